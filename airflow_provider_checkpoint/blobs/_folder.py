@@ -1,0 +1,70 @@
+"""A store seen from one of its folders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_checkpoint.blobs._protocol import (
+    BlobInfo,
+    BlobStore,
+    Capabilities,
+    Creation,
+    Deletion,
+    check_folder,
+    check_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
+
+
+class FolderView(BlobStore):
+    """Every name is taken below ``folder``; no name reaches what lies beside it."""
+
+    def __init__(self, inner: BlobStore, folder: str) -> None:
+        self._inner = inner
+        self._prefix = check_key(check_folder(folder)) + "/"
+
+    @property
+    def uri(self) -> str:
+        return f"{self._inner.uri.rstrip('/')}/{self._prefix.removesuffix('/')}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._inner.capabilities
+
+    def _full(self, key: str) -> str:
+        return self._prefix + check_key(key)
+
+    def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        return self._inner.read(self._full(key), start=start, length=length)
+
+    def stream(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[Buffer]:
+        return self._inner.stream(self._full(key), start=start, length=length)
+
+    def stat(self, key: str) -> BlobInfo | None:
+        info = self._inner.stat(self._full(key))
+        return None if info is None else replace(info, key=key)
+
+    def read_versioned(self, key: str) -> tuple[bytes, str | None]:
+        return self._inner.read_versioned(self._full(key))
+
+    def create(self, key: str, body: bytes | Iterable[Buffer]) -> Creation:
+        return self._inner.create(self._full(key), body)
+
+    def replace(self, key: str, body: bytes, *, expected: str | None = None) -> str | None:
+        return self._inner.replace(self._full(key), body, expected=expected)
+
+    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+        for info in self._inner.list(self._prefix + check_folder(folder), temporary=temporary):
+            yield replace(info, key=info.key.removeprefix(self._prefix))
+
+    def folders(self, folder: str = "") -> Iterator[str]:
+        return self._inner.folders(self._prefix + check_folder(folder))
+
+    def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
+        outcomes = self._inner.delete([self._full(key) for key in keys])
+        return [replace(outcome, key=outcome.key.removeprefix(self._prefix)) for outcome in outcomes]

@@ -1,0 +1,341 @@
+"""Object stores (S3 and compatible, GCS, Azure) through obstore.
+
+Three things are ours and not the client's: answers to conditional writes are settled by reading back, deletes are
+answered key by key, and errors say what to do (``_object_errors``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from airflow_provider_checkpoint.blobs import _fork
+from airflow_provider_checkpoint.blobs._digest import Digest
+from airflow_provider_checkpoint.blobs._object_errors import translate
+from airflow_provider_checkpoint.blobs._protocol import (
+    BlobInfo,
+    BlobStore,
+    Capabilities,
+    Creation,
+    Deletion,
+    check_folder,
+    check_key,
+    check_new_key,
+    is_temporary,
+    temporary_key,
+)
+from airflow_provider_checkpoint.blobs._settle import (
+    Backoff,
+    ConditionFailedError,
+    settle_create,
+    settle_large_create,
+    settle_replace,
+)
+from airflow_provider_checkpoint.exceptions import (
+    BlobChangedError,
+    BlobNotFoundError,
+    CheckpointError,
+    StoreUnavailableError,
+    TransientError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from obstore import GetOptions
+    from obstore.store import ObjectStore
+    from typing_extensions import Buffer
+
+_READ_CHUNK = 1024 * 1024
+_LIST_CHUNK = 1000
+_PART = 16 * 1024 * 1024
+#: The client spreads one call over several requests at once, so a batch holds several requests' worth of keys.
+_DELETE_BATCHES = (10_000, 1_000, 100, 1)
+
+
+class ObjectBlobs(BlobStore):
+    """Objects in a bucket or container below a prefix.
+
+    :param uri: where this is, for people.
+    :param connect: makes the client's handle; called once per process, on first use.
+    :param compare_and_swap: whether the store has conditional replace.
+    :param single_put: objects up to this size are created by one conditional PUT. Larger ones are staged by multipart
+        upload under a temporary name and then copied to their own, on condition that it is free.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        connect: Callable[[], ObjectStore],
+        *,
+        compare_and_swap: bool = True,
+        single_put: int = 64 * 1024 * 1024,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+    ) -> None:
+        self._uri = uri.rstrip("/")
+        self._connect = connect
+        self._compare_and_swap = compare_and_swap
+        self._single_put = single_put
+        self._backoff = backoff
+        self._handle: tuple[int, ObjectStore] | None = None
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            exclusive_create=True,
+            compare_and_swap=self._compare_and_swap,
+            atomic_write=True,
+            durable=True,
+            bulk_delete=True,
+            streaming_list=True,
+        )
+
+    # -- read ----------------------------------------------------------------------------------------------------
+
+    def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        return b"".join(bytes(chunk) for chunk in self.stream(key, start=start, length=length))
+
+    def stream(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[Buffer]:
+        check_key(key)
+        if length == 0 or start > 0:
+            # A range that starts past the end is an error to the store but an empty answer to us.
+            size = self._require(key).size
+            if length == 0 or start >= size:
+                return
+        yield from self._resuming(key, start, None if length is None else start + length)
+
+    def _resuming(self, key: str, start: int, stop: int | None) -> Iterator[Buffer]:
+        """Stream a range; if the connection breaks, go on where it broke, of the same version or not at all."""
+        pauses = self._backoff.pauses()
+        version: str | None = None
+        while True:
+            try:
+                with self._errors(key):
+                    options = _range_options(start, stop, version)
+                    result = obstore.get(self._store, key, options=options)
+                    version = result.meta["e_tag"]
+                    stop = result.range[1]
+                    for chunk in result.stream(min_chunk_size=_READ_CHUNK):
+                        start += len(chunk)
+                        yield chunk
+                    if start == stop:
+                        return
+                    raise StoreUnavailableError(f"the store sent {stop - start} bytes too few", subject=self._name(key))
+            except ConditionFailedError:
+                raise BlobChangedError("the object was replaced while it was read", subject=self._name(key)) from None
+            except TransientError:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise
+            if start == stop:
+                return
+            time.sleep(pause)
+
+    def stat(self, key: str) -> BlobInfo | None:
+        try:
+            with self._errors(check_key(key)):
+                return _info(obstore.head(self._store, key))
+        except BlobNotFoundError:
+            return None
+
+    def _require(self, key: str) -> BlobInfo:
+        info = self.stat(key)
+        if info is None:
+            raise BlobNotFoundError("no such object", subject=self._name(key))
+        return info
+
+    def read_versioned(self, key: str) -> tuple[bytes, str | None]:
+        with self._errors(check_key(key)):
+            result = obstore.get(self._store, key)
+            return bytes(result.bytes()), result.meta["e_tag"]
+
+    # -- create and replace --------------------------------------------------------------------------------------
+
+    def create(self, key: str, body: bytes | Iterable[Buffer]) -> Creation:
+        check_new_key(key)
+        chunks = iter([body] if isinstance(body, bytes) else body)
+        small, rest = _gather(chunks, self._single_put)
+        if rest is None:
+            return settle_create(self, key, small, lambda: self._put(key, small, "create"), self._backoff)
+        return self._create_staged(key, chain([small], rest))
+
+    def _create_staged(self, key: str, chunks: Iterator[Buffer]) -> Creation:
+        """Upload in parts under a temporary name, then take the real name in one conditional step on the server."""
+        temporary = temporary_key(key)
+        body = _Counted(chunks)
+        try:
+            try:
+                with self._errors(temporary):
+                    obstore.put(self._store, temporary, body, use_multipart=True, chunk_size=_PART, max_concurrency=4)
+            except CheckpointError:
+                # A body that broke is the caller's own error, not the store's.
+                if body.error is not None:
+                    raise body.error from None
+                raise
+
+            def take_name() -> None:
+                with self._errors(key):
+                    obstore.copy(self._store, temporary, key, overwrite=False)
+
+            return settle_large_create(self, key, body.digest, take_name, self._backoff)
+        finally:
+            # If this fails the staged upload stays as a half-written object, which the orphan search removes.
+            self.delete([temporary])
+
+    def replace(self, key: str, body: bytes, *, expected: str | None = None) -> str | None:
+        check_new_key(key)
+        if expected is None:
+            return self._put(key, body, "overwrite")
+        return settle_replace(
+            self, key, body, lambda: self._put(key, body, {"e_tag": expected}), self._backoff, expected=expected
+        )
+
+    def _put(self, key: str, body: bytes, mode: obstore.PutMode) -> str | None:
+        with self._errors(key):
+            return obstore.put(self._store, key, body, mode=mode, use_multipart=False)["e_tag"]
+
+    # -- list ----------------------------------------------------------------------------------------------------
+
+    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+        prefix = check_folder(folder) or None
+        with self._errors(folder):
+            for chunk in obstore.list(self._store, prefix, chunk_size=_LIST_CHUNK):
+                for meta in chunk:
+                    if is_temporary(meta["path"]) == temporary:
+                        yield _info(meta)
+
+    def folders(self, folder: str = "") -> Iterator[str]:
+        prefix = check_folder(folder)
+        with self._errors(folder):
+            found = obstore.list_with_delimiter(self._store, prefix or None)["common_prefixes"]
+        yield from (path.rstrip("/").rpartition("/")[2] for path in found)
+
+    # -- delete --------------------------------------------------------------------------------------------------
+
+    def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
+        return self._delete([check_key(key) for key in keys], _DELETE_BATCHES)
+
+    def _delete(self, keys: Sequence[str], batches: tuple[int, ...]) -> Sequence[Deletion]:
+        """Delete in batches; a batch with a failure in it is repeated in smaller ones until each key has an answer.
+
+        Deleting is idempotent, so what the failed batch already removed does not matter.
+        """
+        size, smaller = batches[0], batches[1:]
+        groups = [keys[start : start + size] for start in range(0, len(keys), size)]
+        if size == 1:
+            with ThreadPoolExecutor(8) as pool:
+                return list(pool.map(self._delete_one, keys))
+        outcomes: list[Deletion] = []
+        for group in groups:
+            error = self._delete_group(group)
+            if error is None:
+                outcomes.extend(map(Deletion, group))
+            elif isinstance(error, TransientError):
+                # The store is not answering: asking again for each single key would only take long.
+                outcomes.extend(Deletion(key, error) for key in group)
+            else:
+                outcomes.extend(self._delete(group, smaller))
+        return outcomes
+
+    def _delete_group(self, keys: Sequence[str]) -> CheckpointError | None:
+        try:
+            with self._errors(keys[0]):
+                obstore.delete(self._store, keys)
+        except CheckpointError as error:
+            return error
+        return None
+
+    def _delete_one(self, key: str) -> Deletion:
+        error = self._delete_group([key])
+        return Deletion(key, None if isinstance(error, BlobNotFoundError) else error)
+
+    # -- client --------------------------------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> ObjectStore:
+        _fork.note_use()
+        if self._handle is None or self._handle[0] != os.getpid():
+            self._handle = (os.getpid(), self._connect())
+        return self._handle[1]
+
+    def _name(self, key: str) -> str:
+        return f"{self._uri}/{key}" if key else self._uri
+
+    @contextmanager
+    def _errors(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (CheckpointError, ConditionFailedError):
+            raise
+        except (AlreadyExistsError, PreconditionError) as error:
+            raise ConditionFailedError(str(error).partition("\n")[0]) from error
+        except (BaseError, FileNotFoundError, ValueError, NotImplementedError) as error:
+            raise translate(error, self._name(key)) from error
+
+
+class _Counted:
+    """An iterator of chunks that knows, once used up, what went through it, and remembers the error that broke it."""
+
+    def __init__(self, chunks: Iterator[Buffer]) -> None:
+        self._chunks = chunks
+        self._sha256 = hashlib.sha256()
+        self._size = 0
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> _Counted:
+        return self
+
+    def __next__(self) -> Buffer:
+        try:
+            chunk = next(self._chunks)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self.error = error
+            raise
+        self._sha256.update(chunk)
+        self._size += len(memoryview(chunk))
+        return chunk
+
+    @property
+    def digest(self) -> Digest:
+        return Digest(self._sha256.hexdigest(), self._size)
+
+
+def _gather(chunks: Iterator[Buffer], limit: int) -> tuple[bytes, Iterator[Buffer] | None]:
+    """Take chunks up to a limit; the second part is None if that was all of them."""
+    gathered: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        gathered.append(bytes(chunk))
+        size += len(gathered[-1])
+        if size > limit:
+            return b"".join(gathered), chunks
+    return b"".join(gathered), None
+
+
+def _range_options(start: int, stop: int | None, version: str | None) -> GetOptions:
+    options: GetOptions = {}
+    if stop is not None:
+        options["range"] = (start, stop)
+    elif start:
+        options["range"] = {"offset": start}
+    if version is not None:
+        options["if_match"] = version
+    return options
+
+
+def _info(meta: obstore.ObjectMeta) -> BlobInfo:
+    return BlobInfo(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"])
