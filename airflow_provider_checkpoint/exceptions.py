@@ -10,7 +10,13 @@
     │   ├── BlobNotFoundError ............. the object is not there                   (FileNotFoundError)
     │   ├── InvalidKeyError ............... the name is unsafe or not portable        (ValueError)
     │   ├── UnsupportedError .............. this back end cannot do that
-    │   └── BlobChangedError .............. compare-and-swap lost: someone wrote first
+    │   ├── BlobChangedError .............. compare-and-swap lost: someone wrote first
+    │   ├── CheckpointNotFoundError ....... no such checkpoint: never committed, or removed  (LookupError)
+    │   ├── CheckpointConflictError ....... another checkpoint stands under this id       (FileExistsError)
+    │   ├── FencedWriterError ............. a newer timeline exists: this writer must stop
+    │   └── CorruptError .................. bytes that are not what they claim to be      (ValueError)
+    │       ├── CorruptManifestError ........... a manifest or pointer
+    │       └── CorruptArtifactError ........... a state file
     └── AttentionError ............... ask a person: something outside the program must change
         ├── ConfigurationError ............ an option or address makes no sense       (ValueError)
         ├── AccessDeniedError ............. the credentials are wrong or too weak     (PermissionError)
@@ -85,6 +91,30 @@ class UnsupportedError(PermanentError):
 
 class BlobChangedError(PermanentError):
     """Compare-and-swap lost: the object is not the version the caller had read."""
+
+
+class CheckpointNotFoundError(PermanentError, LookupError):
+    """No such checkpoint: it was never committed, or has been removed."""
+
+
+class CheckpointConflictError(PermanentError, FileExistsError):
+    """A different checkpoint already stands under this id. Nothing of it was touched."""
+
+
+class FencedWriterError(PermanentError):
+    """A newer timeline exists: whoever writes for an older one is a zombie and must stop."""
+
+
+class CorruptError(PermanentError, ValueError):
+    """Bytes that are not what they claim to be."""
+
+
+class CorruptManifestError(CorruptError):
+    """A manifest or pointer that cannot be understood or contradicts itself."""
+
+
+class CorruptArtifactError(CorruptError):
+    """A state file that is cut, changed or malformed."""
 
 
 # --- ask a person -----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Proof that a real store honours conditional writes, before anything relies on them.
 
-Some servers take an ``If-None-Match`` and answer 200 all the same. On such a store two writers both believe they created
-a manifest, so it is refused at the first conditional write, unless the user says ``allow_unfenced``.
+Some servers take an ``If-None-Match`` and answer 200 all the same. On such a store two writers both believe they
+created a manifest, so it is refused at the first conditional write, unless the user says ``allow_unfenced``.
 """
 
 from __future__ import annotations
