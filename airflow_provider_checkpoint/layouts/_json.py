@@ -1,7 +1,7 @@
 """Reading JSON that may be damaged or hostile.
 
-``json.loads`` lets the last of two equal keys win, accepts NaN, and answers deep nesting with RecursionError. In a manifest
-each of these means that somebody would restore something other than what was written.
+``json.loads`` lets the last of two equal keys win, accepts NaN, and answers deep nesting with RecursionError. In a
+manifest each of these means that somebody would restore something other than what was written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Source positions between the typed form of the model and the flat name-to-text form that manifests store.
 
-A position of a known kind whose values do not parse stays a :class:`GenericPosition`: reading never loses what was written,
-and a checkpoint does not become unreadable because one connector wrote something new.
+A position of a known kind whose values do not parse stays a :class:`GenericPosition`: reading never loses what was
+written, and a checkpoint does not become unreadable because one connector wrote something new.
 """
 
 from __future__ import annotations

@@ -56,6 +56,14 @@ class Check:
     """Answers with what is wrong. Raises TransientError or AttentionError if the store could not be asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """A manifest, if it could be understood, and what is wrong with it."""
+
+    checkpoint: Checkpoint | None
+    issues: list[Issue]
+
+
 class Layout(ABC):
     """A checkpoint format on a store."""
 
@@ -96,8 +104,11 @@ class Layout(ABC):
     # -- proving -------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def structure_issues(self, checkpoint_id: CheckpointId) -> list[Issue]:
-        """What is wrong with the manifest itself: rules, names, ids. Reads the manifest and nothing else."""
+    def examine(self, checkpoint_id: CheckpointId) -> Examination:
+        """Read the manifest once and say what is wrong with it: rules, names, ids. Reads nothing else.
+
+        A missing or unreadable manifest is an issue, not an exception.
+        """
 
     @abstractmethod
     def checks(self, checkpoint: Checkpoint, depth: Depth) -> list[Check]:
