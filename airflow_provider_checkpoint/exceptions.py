@@ -13,6 +13,7 @@
     │   ├── BlobChangedError .............. compare-and-swap lost: someone wrote first
     │   ├── CheckpointNotFoundError ....... no such checkpoint: never committed, or removed  (LookupError)
     │   ├── CheckpointConflictError ....... another checkpoint stands under this id       (FileExistsError)
+    │   ├── CheckpointInUseError .......... other checkpoints need artifacts of this one
     │   ├── FencedWriterError ............. a newer timeline exists: this writer must stop
     │   └── CorruptError .................. bytes that are not what they claim to be      (ValueError)
     │       ├── CorruptManifestError ........... a manifest or pointer
@@ -22,6 +23,9 @@
         ├── AccessDeniedError ............. the credentials are wrong or too weak     (PermissionError)
         ├── ContainerNotFoundError ........ the bucket, container or root is missing  (FileNotFoundError)
         ├── UnfencedStoreError ............ the store ignores conditional writes
+        ├── NoRecoveryPointError .......... no checkpoint fits; a fresh start must be asked for  (LookupError)
+        ├── ConfirmationNeededError ....... a plan is unusual enough to ask first
+        ├── NoEvidenceError ............... what is needed cannot be told, so nothing is removed
         └── ForkedProcessError ............ the object store client cannot live in this forked process
 
 Each error carries ``message`` (what happened), ``subject`` (the object or address it is about) and ``hint`` (what
@@ -101,6 +105,10 @@ class CheckpointConflictError(PermanentError, FileExistsError):
     """A different checkpoint already stands under this id. Nothing of it was touched."""
 
 
+class CheckpointInUseError(PermanentError):
+    """Other checkpoints need artifacts of this one. Nothing was removed."""
+
+
 class FencedWriterError(PermanentError):
     """A newer timeline exists: whoever writes for an older one is a zombie and must stop."""
 
@@ -138,6 +146,21 @@ class ContainerNotFoundError(AttentionError, FileNotFoundError):
 
 class UnfencedStoreError(AttentionError):
     """The store accepts conditional writes and ignores the condition: two writers could both win."""
+
+
+class NoRecoveryPointError(AttentionError, LookupError):
+    """No checkpoint fits what was asked for. Starting from nothing is never assumed."""
+
+    skipped: tuple[Any, ...] = ()
+    """Every candidate with the reason it was passed over."""
+
+
+class ConfirmationNeededError(AttentionError):
+    """A plan would remove unusually much, or is outdated: a person must look and confirm."""
+
+
+class NoEvidenceError(AttentionError):
+    """Which artifacts are needed cannot be told, so nothing is removed."""
 
 
 class ForkedProcessError(AttentionError):

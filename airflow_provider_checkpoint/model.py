@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import total_ordering
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -29,7 +28,8 @@ FIRST_TIMELINE = 1
 class CheckpointId:
     """The name of one checkpoint, as its layout writes it: a number, or a UUIDv7 as text.
 
-    Ids of one layout sort in the order in which they were given out. In JSON an id is its bare value.
+    Ids of one layout sort in the order in which they were given out; among all ids, numbers come before text. In JSON
+    an id is its bare value.
     """
 
     value: int | str
@@ -37,10 +37,12 @@ class CheckpointId:
     def __str__(self) -> str:
         return str(self.value)
 
-    def __lt__(self, other: CheckpointId) -> bool:
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, CheckpointId):
+            return NotImplemented
         if isinstance(self.value, int) and isinstance(other.value, int):
             return self.value < other.value
-        return str(self.value) < str(other.value)
+        return (isinstance(self.value, str), str(self.value)) < (isinstance(other.value, str), str(other.value))
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -164,8 +166,8 @@ class Checkpoint:
     artifacts: tuple[Artifact, ...] = ()
     inline_bytes: int = 0
     """State that lies in the manifest itself."""
-    sources: Mapping[str, SourcePosition] = field(default_factory=lambda: MappingProxyType({}))
-    sinks: Mapping[str, SinkStatus] = field(default_factory=lambda: MappingProxyType({}))
+    sources: Mapping[str, SourcePosition] = field(default_factory=dict)
+    sinks: Mapping[str, SinkStatus] = field(default_factory=dict)
     watermark: int | None = None
     """Event time up to which input is complete, in the unit the pipeline uses."""
     event_count: int | None = None

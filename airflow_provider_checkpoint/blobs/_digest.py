@@ -22,5 +22,5 @@ def sha256_of(store: BlobStore, key: str, *, start: int = 0, length: int | None 
     size = 0
     for chunk in store.stream(key, start=start, length=length):
         digest.update(chunk)
-        size += len(memoryview(chunk))
+        size += memoryview(chunk).nbytes
     return Digest(digest.hexdigest(), size)

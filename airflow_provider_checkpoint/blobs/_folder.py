@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from airflow_provider_checkpoint.blobs._protocol import (
     BlobInfo,
@@ -30,7 +31,10 @@ class FolderView(BlobStore):
 
     @property
     def uri(self) -> str:
-        return f"{self._inner.uri.rstrip('/')}/{self._prefix.removesuffix('/')}"
+        outer = self._inner.uri.rstrip("/")
+        folder = self._prefix.removesuffix("/")
+        # A file address is percent-encoded; those of object stores hold names as they are.
+        return f"{outer}/{quote(folder) if outer.startswith('file:') else folder}"
 
     @property
     def capabilities(self) -> Capabilities:
@@ -58,7 +62,7 @@ class FolderView(BlobStore):
     def replace(self, key: str, body: bytes, *, expected: str | None = None) -> str | None:
         return self._inner.replace(self._full(key), body, expected=expected)
 
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         for info in self._inner.list(self._prefix + check_folder(folder), temporary=temporary):
             yield replace(info, key=info.key.removeprefix(self._prefix))
 

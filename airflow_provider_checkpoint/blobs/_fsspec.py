@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_checkpoint.blobs._body import Body
 from airflow_provider_checkpoint.blobs._protocol import (
     BlobInfo,
     BlobStore,
@@ -125,7 +126,7 @@ class FsspecBlobs(BlobStore):
     def create(self, key: str, body: bytes | Iterable[Buffer]) -> Creation:
         full = self._full(check_new_key(key))
         # fsspec commits half a stream when its writer raises, so a streamed body is held until it is whole.
-        data = body if isinstance(body, bytes) else b"".join(bytes(chunk) for chunk in body)
+        data = b"".join(Body(body))
         exclusive = self._spelling.create
         if exclusive is None:
             return self._create_unfenced(key, data)
@@ -155,7 +156,7 @@ class FsspecBlobs(BlobStore):
 
     # -- list ----------------------------------------------------------------------------------------------------
 
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         check_folder(folder)
         pending = [folder.removesuffix("/")]
         while pending:
@@ -163,7 +164,7 @@ class FsspecBlobs(BlobStore):
                 key = self._key(info["name"])
                 if info["type"] == "directory":
                     pending.append(key)
-                elif info["type"] == "file" and is_temporary(key) == temporary:
+                elif info["type"] == "file" and temporary in (None, is_temporary(key)):
                     yield _info(key, info)
 
     def folders(self, folder: str = "") -> Iterator[str]:
@@ -186,7 +187,7 @@ class FsspecBlobs(BlobStore):
     # -- delete --------------------------------------------------------------------------------------------------
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
-        return [self._delete_one(key) for key in keys]
+        return [self._delete_one(key) for key in [check_key(key) for key in keys]]
 
     def _delete_one(self, key: str) -> Deletion:
         full = self._full(key)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import stat as stat_module
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
+from airflow_provider_checkpoint.blobs._body import Body
 from airflow_provider_checkpoint.blobs._digest import sha256_of
 from airflow_provider_checkpoint.blobs._protocol import (
     EXISTING_LIMIT,
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 _CHUNK = 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+#: What opening a folder raises if it is missing, or is a link or a file: in a listing it is empty.
+_NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -120,21 +122,25 @@ class LocalBlobs(BlobStore):
     # -- create and replace --------------------------------------------------------------------------------------
 
     def create(self, key: str, body: bytes | Iterable[Buffer]) -> Creation:
-        with self._errors(key), self._staged(check_new_key(key), body) as staged:
+        whole = Body(body)
+        with whole.own_errors(), self._errors(key), self._staged(check_new_key(key), whole) as staged:
             try:
                 # link() fails if the name is taken, whoever races: that is what makes create exclusive.
                 os.link(staged.temporary, staged.name, src_dir_fd=staged.folder, dst_dir_fd=staged.folder)
             except FileExistsError:
-                return self._conflict(key, staged.size, staged.sha256)
+                return self._conflict(key, staged)
             return Creation(True, staged.size, staged.sha256)
 
-    def _conflict(self, key: str, size: int, sha256: str) -> Creation:
+    def _conflict(self, key: str, staged: _Staged) -> Creation:
+        size, sha256 = staged.size, staged.sha256
         try:
             theirs = sha256_of(self, key)
             if theirs.sha256 == sha256:
                 return Creation(True, size, sha256)
             existing = self.read(key) if theirs.size <= EXISTING_LIMIT else None
         except BlobNotFoundError:
+            if _version_at(staged.folder, staged.name) is not None:
+                raise _taken(self._name(key)) from None
             # Removed since: the name was taken when we tried, so this create has lost all the same.
             existing = None
         return Creation(False, size, sha256, existing)
@@ -142,17 +148,20 @@ class LocalBlobs(BlobStore):
     def replace(self, key: str, body: bytes, *, expected: str | None = None) -> str | None:
         with (
             self._errors(key),
-            self._staged(check_new_key(key), body) as staged,
+            self._staged(check_new_key(key), Body(body)) as staged,
             # Everyone who changes a name in this folder takes its lock, so nobody comes between look and rename.
             _locked(staged.folder, required=expected is not None),
         ):
             if expected is not None and _version_at(staged.folder, staged.name) != expected:
                 raise BlobChangedError("the object was replaced by another writer", subject=self._name(key))
-            os.rename(staged.temporary, staged.name, src_dir_fd=staged.folder, dst_dir_fd=staged.folder)
+            try:
+                os.rename(staged.temporary, staged.name, src_dir_fd=staged.folder, dst_dir_fd=staged.folder)
+            except IsADirectoryError:
+                raise _taken(self._name(key)) from None
             return _version_at(staged.folder, staged.name)
 
     @contextlib.contextmanager
-    def _staged(self, key: str, body: bytes | Iterable[Buffer]) -> Iterator[_Staged]:
+    def _staged(self, key: str, body: Body) -> Iterator[_Staged]:
         """The body in a synced temporary file beside its final name.
 
         Whatever happens inside, the temporary name is gone afterwards and the folder is synced: so what the caller
@@ -163,15 +172,11 @@ class LocalBlobs(BlobStore):
         folder_fd, file_fd = self._open_new(folder, temporary)
         try:
             try:
-                digest = hashlib.sha256()
                 with open(file_fd, "wb") as file:
-                    for chunk in [body] if isinstance(body, bytes) else body:
-                        digest.update(chunk)
-                        file.write(chunk)
+                    file.writelines(body)
                     file.flush()
                     os.fsync(file.fileno())
-                    size = file.tell()
-                yield _Staged(folder_fd, name, temporary, size, digest.hexdigest())
+                yield _Staged(folder_fd, name, temporary, body.digest.size, body.digest.sha256)
             finally:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder_fd)
@@ -193,13 +198,15 @@ class LocalBlobs(BlobStore):
             except FileNotFoundError:
                 if not self._root.parent.is_dir():
                     raise
+            except NotADirectoryError:
+                raise _taken(self._name(folder)) from None
 
     # -- list ----------------------------------------------------------------------------------------------------
 
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         check_folder(folder)
         for path, entry in self._scan(folder.removesuffix("/")):
-            if is_temporary(entry.name) == temporary:
+            if temporary in (None, is_temporary(entry.name)):
                 try:
                     info = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
@@ -208,7 +215,7 @@ class LocalBlobs(BlobStore):
 
     def folders(self, folder: str = "") -> Iterator[str]:
         check_folder(folder)
-        with self._errors(folder), contextlib.suppress(FileNotFoundError), self._walk(folder.removesuffix("/")) as fd:
+        with self._errors(folder), contextlib.suppress(*_NO_FOLDER), self._walk(folder.removesuffix("/")) as fd:
             with os.scandir(fd) as entries:
                 names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
             yield from names
@@ -219,7 +226,7 @@ class LocalBlobs(BlobStore):
             stack.enter_context(self._errors(folder))
             try:
                 fd = stack.enter_context(self._walk(folder))
-            except FileNotFoundError:
+            except _NO_FOLDER:
                 return
             yield from self._scan_fd(fd, f"{folder}/" if folder else "")
 
@@ -229,7 +236,8 @@ class LocalBlobs(BlobStore):
                 if entry.is_dir(follow_symlinks=False):
                     try:
                         child = os.open(entry.name, _FOLDER, dir_fd=fd)
-                    except FileNotFoundError:
+                    except _NO_FOLDER:
+                        # Removed, or swapped for a link, since the scan saw it.
                         continue
                     try:
                         yield from self._scan_fd(child, f"{path}{entry.name}/")
@@ -242,7 +250,8 @@ class LocalBlobs(BlobStore):
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         outcomes: list[Deletion] = []
-        for folder, group in groupby(keys, key=lambda key: key.rpartition("/")[0]):
+        checked = [check_key(key) for key in keys]
+        for folder, group in groupby(checked, key=lambda key: key.rpartition("/")[0]):
             names = list(group)
             try:
                 outcomes.extend(self._delete_in(folder, names))
@@ -254,8 +263,6 @@ class LocalBlobs(BlobStore):
 
     def _delete_in(self, folder: str, keys: Sequence[str]) -> Sequence[Deletion]:
         outcomes: list[Deletion] = []
-        for key in keys:
-            check_key(key)
         with self._errors(folder), self._walk(folder) as fd:
             with _locked(fd, required=False):
                 for key in keys:
@@ -301,7 +308,11 @@ class LocalBlobs(BlobStore):
         fd = self._open_root(make=make)
         try:
             for name in folder.split("/") if folder else ():
-                fd = self._step(fd, name, make=make)
+                inner = self._step(fd, name, make=make)
+                # Only now: a step that fails must leave the closing to the end, or a number is closed twice that may
+                # by then belong to another thread.
+                os.close(fd)
+                fd = inner
             yield fd
         finally:
             os.close(fd)
@@ -321,15 +332,12 @@ class LocalBlobs(BlobStore):
 
     @staticmethod
     def _step(fd: int, name: str, *, make: bool) -> int:
-        try:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=fd)
-                # Also when the folder was there: its maker may not have come as far as syncing its name.
-                os.fsync(fd)
-            return os.open(name, _FOLDER, dir_fd=fd)
-        finally:
-            os.close(fd)
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=fd)
+            # Also when the folder was there: its maker may not have come as far as syncing its name.
+            os.fsync(fd)
+        return os.open(name, _FOLDER, dir_fd=fd)
 
     def _name(self, key: str) -> str:
         return f"{self.uri}/{key}" if key else self.uri
@@ -342,6 +350,14 @@ class LocalBlobs(BlobStore):
             raise
         except OSError as error:
             _raise_for(error, self._name(key))
+
+
+def _taken(subject: str) -> InvalidKeyError:
+    return InvalidKeyError(
+        "the name is taken by something of another kind",
+        subject=subject,
+        hint="On a disk a name is an object or a folder, not both, and links below the root are never followed.",
+    )
 
 
 def _raise_for(error: OSError, subject: str) -> NoReturn:

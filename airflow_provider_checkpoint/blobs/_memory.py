@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING
 
+from airflow_provider_checkpoint.blobs._body import Body
 from airflow_provider_checkpoint.blobs._protocol import (
     EXISTING_LIMIT,
     BlobInfo,
@@ -18,6 +18,7 @@ from airflow_provider_checkpoint.blobs._protocol import (
     check_folder,
     check_key,
     check_new_key,
+    is_temporary,
 )
 from airflow_provider_checkpoint.exceptions import BlobChangedError, BlobNotFoundError
 
@@ -68,8 +69,9 @@ class MemoryBlobs(BlobStore):
 
     def create(self, key: str, body: bytes | Iterable[Buffer]) -> Creation:
         check_new_key(key)
-        data = body if isinstance(body, bytes) else b"".join(bytes(chunk) for chunk in body)
-        sha256 = hashlib.sha256(data).hexdigest()
+        whole = Body(body)
+        data = b"".join(whole)
+        sha256 = whole.digest.sha256
         with self._lock:
             if key in self._objects:
                 existing = self._objects[key][0]
@@ -87,11 +89,10 @@ class MemoryBlobs(BlobStore):
                 raise BlobChangedError("the object was replaced by another writer", subject=f"{self.uri}/{key}")
             return self._put(key, bytes(body))
 
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         prefix = f"{check_folder(folder)}/" if folder else ""
-        # Nothing here is ever half-written.
-        for key in [] if temporary else list(self._objects):
-            if key.startswith(prefix) and (info := self.stat(key)) is not None:
+        for key in list(self._objects):
+            if key.startswith(prefix) and temporary in (None, is_temporary(key)) and (info := self.stat(key)) is not None:
                 yield info
 
     def folders(self, folder: str = "") -> Iterator[str]:
@@ -100,8 +101,11 @@ class MemoryBlobs(BlobStore):
         yield from {rest.partition("/")[0] for rest in below if "/" in rest}
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
+        checked = [check_key(key) for key in keys]
         with self._lock:
-            return [Deletion(key) for key in keys if (self._objects.pop(check_key(key), None), True)]
+            for key in checked:
+                self._objects.pop(key, None)
+        return [Deletion(key) for key in checked]
 
     def _get(self, key: str) -> tuple[bytes, BlobInfo]:
         try:

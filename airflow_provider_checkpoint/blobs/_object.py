@@ -6,7 +6,6 @@ answered key by key, and errors say what to do (``_object_errors``).
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from airflow_provider_checkpoint.blobs import _fork
-from airflow_provider_checkpoint.blobs._digest import Digest
+from airflow_provider_checkpoint.blobs._body import Body
 from airflow_provider_checkpoint.blobs._object_errors import translate
 from airflow_provider_checkpoint.blobs._protocol import (
     BlobInfo,
@@ -165,25 +164,19 @@ class ObjectBlobs(BlobStore):
 
     def create(self, key: str, body: bytes | Iterable[Buffer]) -> Creation:
         check_new_key(key)
-        chunks = iter([body] if isinstance(body, bytes) else body)
-        small, rest = _gather(chunks, self._single_put)
-        if rest is None:
-            return settle_create(self, key, small, lambda: self._put(key, small, "create"), self._backoff)
-        return self._create_staged(key, chain([small], rest))
+        whole = Body(body)
+        start, all_of_it = whole.take(self._single_put)
+        if all_of_it:
+            return settle_create(self, key, start, lambda: self._put(key, start, "create"), self._backoff)
+        return self._create_staged(key, start, whole)
 
-    def _create_staged(self, key: str, chunks: Iterator[Buffer]) -> Creation:
+    def _create_staged(self, key: str, start: bytes, body: Body) -> Creation:
         """Upload in parts under a temporary name, then take the real name in one conditional step on the server."""
         temporary = temporary_key(key)
-        body = _Counted(chunks)
+        parts = chain([start], body)
         try:
-            try:
-                with self._errors(temporary):
-                    obstore.put(self._store, temporary, body, use_multipart=True, chunk_size=_PART, max_concurrency=4)
-            except CheckpointError:
-                # A body that broke is the caller's own error, not the store's.
-                if body.error is not None:
-                    raise body.error from None
-                raise
+            with body.own_errors(), self._errors(temporary):
+                obstore.put(self._store, temporary, parts, use_multipart=True, chunk_size=_PART, max_concurrency=4)
 
             def take_name() -> None:
                 with self._errors(key):
@@ -208,12 +201,12 @@ class ObjectBlobs(BlobStore):
 
     # -- list ----------------------------------------------------------------------------------------------------
 
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         prefix = check_folder(folder) or None
         with self._errors(folder):
             for chunk in obstore.list(self._store, prefix, chunk_size=_LIST_CHUNK):
                 for meta in chunk:
-                    if is_temporary(meta["path"]) == temporary:
+                    if temporary in (None, is_temporary(meta["path"])):
                         yield _info(meta)
 
     def folders(self, folder: str = "") -> Iterator[str]:
@@ -283,47 +276,6 @@ class ObjectBlobs(BlobStore):
             raise ConditionFailedError(str(error).partition("\n")[0]) from error
         except (BaseError, FileNotFoundError, ValueError, NotImplementedError) as error:
             raise translate(error, self._name(key)) from error
-
-
-class _Counted:
-    """An iterator of chunks that knows, once used up, what went through it, and remembers the error that broke it."""
-
-    def __init__(self, chunks: Iterator[Buffer]) -> None:
-        self._chunks = chunks
-        self._sha256 = hashlib.sha256()
-        self._size = 0
-        self.error: BaseException | None = None
-
-    def __iter__(self) -> _Counted:
-        return self
-
-    def __next__(self) -> Buffer:
-        try:
-            chunk = next(self._chunks)
-        except StopIteration:
-            raise
-        except BaseException as error:
-            self.error = error
-            raise
-        self._sha256.update(chunk)
-        self._size += len(memoryview(chunk))
-        return chunk
-
-    @property
-    def digest(self) -> Digest:
-        return Digest(self._sha256.hexdigest(), self._size)
-
-
-def _gather(chunks: Iterator[Buffer], limit: int) -> tuple[bytes, Iterator[Buffer] | None]:
-    """Take chunks up to a limit; the second part is None if that was all of them."""
-    gathered: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        gathered.append(bytes(chunk))
-        size += len(gathered[-1])
-        if size > limit:
-            return b"".join(gathered), chunks
-    return b"".join(gathered), None
 
 
 def _range_options(start: int, stop: int | None, version: str | None) -> GetOptions:

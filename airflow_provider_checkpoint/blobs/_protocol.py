@@ -143,10 +143,10 @@ class BlobStore(ABC):
     # -- list ----------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         """Every object below a folder, at any depth; a missing folder is an empty one.
 
-        Half-written objects are left out, unless ``temporary`` asks for just those.
+        Half-written objects are left out, unless ``temporary`` asks for just those (True) or for all (None).
         """
 
     @abstractmethod

@@ -44,7 +44,7 @@ class WrapperBlobs(BlobStore):
     def replace(self, key: str, body: bytes, *, expected: str | None = None) -> str | None:
         return self._inner.replace(key, body, expected=expected)
 
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         return self._inner.list(folder, temporary=temporary)
 
     def folders(self, folder: str = "") -> Iterator[str]:

@@ -102,7 +102,7 @@ class FaultyBlobs(WrapperBlobs):
     def replace(self, key: str, body: bytes, *, expected: str | None = None) -> str | None:
         return self._call("replace", key, lambda: self._inner.replace(key, body, expected=expected))
 
-    def list(self, folder: str = "", *, temporary: bool = False) -> Iterator[BlobInfo]:
+    def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         yield from self._call("list", folder, lambda: self._inner.list(folder, temporary=temporary))
 
     def folders(self, folder: str = "") -> Iterator[str]:

@@ -1,0 +1,309 @@
+"""Applying plans: the only place that removes anything.
+
+Each plan is checked against the store once more before it is carried out, each object is answered for, and each run
+that changes something leaves two audit records: one before, one after. Every step may be repeated after a crash.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_checkpoint.blobs import probe
+from airflow_provider_checkpoint.exceptions import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConfirmationNeededError,
+    NoEvidenceError,
+    UnsupportedError,
+)
+from airflow_provider_checkpoint.lifecycle import records, trash
+from airflow_provider_checkpoint.lifecycle.facts import bases_of, survey
+from airflow_provider_checkpoint.lifecycle.orphans import gather_evidence
+from airflow_provider_checkpoint.lifecycle.plans import (
+    OrphanPlan,
+    Outcome,
+    PathItem,
+    PruneItem,
+    PrunePlan,
+    Report,
+    SweepPlan,
+)
+from airflow_provider_checkpoint.lifecycle.pruning import manifest_digest, needed_artifacts, require_readable
+from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
+from airflow_provider_checkpoint.lifecycle.spans import format_span
+from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from airflow_provider_checkpoint.layouts._protocol import Layout
+    from airflow_provider_checkpoint.model import CheckpointId, Pin
+
+_BATCH = 1_000
+
+
+class Executor:
+    """Applies plans to one store.
+
+    :param by: who does this, for the audit trail.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        by: str,
+        safety: Safety = SAFE,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._layout = layout
+        self._blobs = layout.blobs
+        self._by = by
+        self._safety = safety
+        self._clock = clock
+
+    # -- prune ---------------------------------------------------------------------------------------------------
+
+    def prune(self, plan: PrunePlan) -> Report:
+        """Move checkpoints to the trash."""
+        self._check_fresh(plan)
+        if not plan.removed:
+            return Report(verb="prune", run="", outcomes=())
+        held = self._held_since(plan)
+        details = plan.model_dump(mode="json", exclude={"items"})
+        run = self._begin("prune", {"plan": details, "items": _ids(plan.removed)})
+        self._repoint(plan)
+        outcomes = [self._trash(item, held, run.run) for item in reversed(plan.removed)]
+        freed = {outcome.subject for outcome in outcomes if outcome.done}
+        size = sum(item.bytes for item in plan.removed if str(item.checkpoint_id) in freed)
+        return self._end(run, "prune", outcomes, size)
+
+    def _held_since(self, plan: PrunePlan) -> dict[CheckpointId, str]:
+        """What must stay because of something that happened after the plan was made."""
+        going = {item.checkpoint_id for item in plan.removed}
+        if plan.newest_restorable is None or plan.newest_restorable in going:
+            raise NoEvidenceError("the plan names no checkpoint that would be left to restore", subject=plan.uri)
+        try:
+            self._layout.load(plan.newest_restorable)
+        except CheckpointNotFoundError:
+            raise ConfirmationNeededError(
+                f"checkpoint {plan.newest_restorable}, the one to keep for a recovery, is gone",
+                subject=plan.uri,
+                hint="Somebody else has pruned since. Make a new plan.",
+            ) from None
+        now = self._clock()
+        held = {
+            pin.checkpoint_id: f"pinned as {pin.name!r}" for pin in records.read_pins(self._blobs) if pin.holds(now)
+        }
+        timelines = read_timelines(self._blobs)
+        if timelines and timelines[-1].fork_checkpoint is not None:
+            held[timelines[-1].fork_checkpoint] = "the current timeline starts from it"
+        planned = {item.checkpoint_id for item in plan.items}
+        for checkpoint_id in self._layout.candidates():
+            if checkpoint_id not in planned:
+                held.update(self._bases(checkpoint_id))
+        return held
+
+    def _bases(self, checkpoint_id: CheckpointId) -> dict[CheckpointId, str]:
+        try:
+            checkpoint = self._layout.load(checkpoint_id)
+        except CheckpointNotFoundError:
+            return {}
+        return dict.fromkeys(bases_of(self._layout, checkpoint), f"base of {checkpoint_id}")
+
+    def _repoint(self, plan: PrunePlan) -> None:
+        """Move the pointer off a checkpoint before it goes, so that it never names one that is gone."""
+        going = {item.checkpoint_id for item in plan.removed}
+        if plan.newest_restorable is not None and self._layout.read_pointer() in going:
+            self._layout.move_pointer(plan.newest_restorable)
+
+    def _trash(self, item: PruneItem, held: dict[CheckpointId, str], run: str) -> Outcome:
+        subject = str(item.checkpoint_id)
+        if item.checkpoint_id in held:
+            return Outcome(subject=subject, done=False, message=f"kept: {held[item.checkpoint_id]}")
+        try:
+            present = manifest_digest(self._layout, item.keys)
+            if present is None:
+                return Outcome(subject=subject, done=True, message="was gone already")
+            if present != item.manifest_sha256:
+                return Outcome(subject=subject, done=False, message="kept: its manifest has changed since")
+            trash.put_into_trash(
+                self._blobs,
+                trash.TrashEntry(
+                    checkpoint_id=item.checkpoint_id,
+                    trashed=self._clock(),
+                    by=self._by,
+                    run=run,
+                    reasons=item.reasons,
+                    keys=item.keys,
+                    artifacts=item.artifacts,
+                    size=item.bytes,
+                ),
+            )
+        except CheckpointError as error:
+            return Outcome(subject=subject, done=False, message=str(error))
+        return Outcome(subject=subject, done=True, message="in the trash")
+
+    def undelete(self, checkpoint_id: CheckpointId) -> Report:
+        """Put a checkpoint back from the trash."""
+        run = self._begin("undelete", {"checkpoint_id": checkpoint_id.value})
+        entry = trash.undelete(self._blobs, checkpoint_id)
+        done = Outcome(subject=str(checkpoint_id), done=True, message=f"back, {len(entry.artifacts)} artifacts")
+        return self._end(run, "undelete", [done], 0)
+
+    # -- sweep ---------------------------------------------------------------------------------------------------
+
+    def sweep(self, plan: SweepPlan) -> Report:
+        """Remove for good what only checkpoints with a passed undo window had named."""
+        self._check_fresh(plan)
+        if not plan.expired:
+            return Report(verb="sweep", run="", outcomes=())
+        run = self._begin("sweep", {"checkpoints": [checkpoint_id.value for checkpoint_id in plan.expired]})
+        going = [checkpoint_id for checkpoint_id in plan.expired if self._mark_purging(checkpoint_id, plan)]
+        try:
+            # Only now that undelete is shut out: what is needed by anything else, read afresh.
+            store = survey(self._layout)
+            require_readable(store)
+        except CheckpointError:
+            # Nothing was removed yet, so they can still be undeleted.
+            self._blobs.delete([trash.purging_key(checkpoint_id) for checkpoint_id in going])
+            raise
+        needed = needed_artifacts(store, without=set(going))
+        highest = max([known.id for known in store.known] + [entry.checkpoint_id for entry in store.trash])
+        outcomes: list[Outcome] = []
+        size = 0
+        for checkpoint_id in going:
+            entry = trash.read_entry(self._blobs, checkpoint_id)
+            if entry is not None:
+                # Safe to remove: no live manifest and none in the trash names them, and nobody can put this one back.
+                artifacts = [key for key in entry.artifacts if key not in needed and key not in entry.keys]
+                done = self._delete(artifacts)
+                outcomes.extend(done)
+                if all(outcome.done for outcome in done):
+                    outcomes.extend(self._forget(entry, keep_trace=checkpoint_id == highest))
+                    size += entry.size
+        return self._end(run, "sweep", outcomes, size)
+
+    def _mark_purging(self, checkpoint_id: CheckpointId, plan: SweepPlan) -> bool:
+        entry = trash.read_entry(self._blobs, checkpoint_id)
+        if entry is None or entry.purged is not None or entry.trashed > plan.undo_window_end:
+            return False
+        key = trash.purging_key(checkpoint_id)
+        self._blobs.create(key, f"{self._by}\n".encode())
+        if any(self._blobs.stat(manifest) is not None for manifest in entry.keys):
+            # Put back in the meantime, or the prune that trashed it died before it had deleted the manifest.
+            self._blobs.delete([key])
+            return False
+        return True
+
+    def _forget(self, entry: trash.TrashEntry, *, keep_trace: bool) -> list[Outcome]:
+        """Remove an entry whose artifacts are gone; the entry itself last, so that an interrupted sweep is resumed."""
+        checkpoint_id = entry.checkpoint_id
+        last = trash.entry_key(checkpoint_id)
+        rest = [info.key for info in self._blobs.list(trash.folder_of(checkpoint_id)) if info.key != last]
+        outcomes = self._delete(rest + records.ledger_keys(self._blobs, checkpoint_id))
+        if not all(outcome.done for outcome in outcomes):
+            return outcomes
+        if keep_trace:
+            # The highest id there ever was leaves a trace, so that no writer is given it again.
+            trace = entry.model_copy(update={"purged": self._clock(), "artifacts": (), "keys": ()})
+            self._blobs.replace(last, trace.model_dump_json(indent=2).encode())
+            return outcomes
+        return outcomes + self._delete([last])
+
+    # -- orphans -------------------------------------------------------------------------------------------------
+
+    def remove_orphans(self, plan: OrphanPlan, *, confirmed: bool = False) -> Report:
+        """Delete orphans that are still orphans."""
+        self._check_fresh(plan)
+        if not plan.deletions:
+            return Report(verb="orphans", run="", outcomes=())
+        if plan.question and not confirmed:
+            raise ConfirmationNeededError(
+                plan.question, subject=plan.uri, hint="Look at the plan; if it is right, confirm it or raise the cap."
+            )
+        self._check_clock()
+        run = self._begin("orphans", {"objects": len(plan.deletions), "bytes": plan.bytes})
+        needed = gather_evidence(self._layout).needed
+        doomed: list[PathItem] = []
+        outcomes: list[Outcome] = []
+        for item in plan.deletions:
+            if item.path in needed:
+                outcomes.append(Outcome(subject=item.path, done=False, message="kept: a manifest names it now"))
+            else:
+                doomed.append(item)
+        deleted = self._delete([item.path for item in doomed])
+        gone = {outcome.subject for outcome in deleted if outcome.done}
+        size = sum(item.bytes for item in doomed if item.path in gone)
+        return self._end(run, "orphans", outcomes + deleted, size)
+
+    # -- pins ----------------------------------------------------------------------------------------------------
+
+    def pin(self, pin: Pin) -> None:
+        """Pin a checkpoint that exists."""
+        self._layout.load(pin.checkpoint_id)
+        records.add_pin(self._blobs, pin)
+        run = self._begin("pin", pin.model_dump(mode="json"))
+        self._end(run, "pin", [Outcome(subject=str(pin.checkpoint_id), done=True)], 0)
+
+    def unpin(self, name: str) -> Pin:
+        pin = records.remove_pin(self._blobs, name)
+        run = self._begin("unpin", pin.model_dump(mode="json"))
+        self._end(run, "unpin", [Outcome(subject=str(pin.checkpoint_id), done=True)], 0)
+        return pin
+
+    # -- shared --------------------------------------------------------------------------------------------------
+
+    def _check_fresh(self, plan: PrunePlan | SweepPlan | OrphanPlan) -> None:
+        if (plan.uri, plan.layout) != (self._blobs.uri, self._layout.name):
+            raise ConfirmationNeededError(
+                f"the plan was made for {plan.uri} ({plan.layout})",
+                subject=f"{self._blobs.uri} ({self._layout.name})",
+                hint="Apply a plan to the store it was made for.",
+            )
+        age = self._clock() - plan.made
+        if age > self._safety.plan_age:
+            raise ConfirmationNeededError(
+                f"the plan is {format_span(age)} old", subject=plan.uri, hint="Make a new one: much may have changed."
+            )
+
+    def _check_clock(self) -> None:
+        """Ages were compared with our clock, but the store's clock wrote the times."""
+        skew = probe(self._blobs).clock_skew
+        if skew is None:
+            raise UnsupportedError(
+                "the store does not tell when objects were written, so nothing can be removed by age",
+                subject=self._blobs.uri,
+            )
+        if abs(skew) > self._safety.clock_skew.total_seconds():
+            raise NoEvidenceError(
+                f"the store's clock and ours differ by {abs(skew):.0f} seconds",
+                subject=self._blobs.uri,
+                hint="Set the clock of this machine; until then the age of an object means nothing.",
+            )
+
+    def _delete(self, keys: Sequence[str]) -> list[Outcome]:
+        outcomes = []
+        for start in range(0, len(keys), _BATCH):
+            for deletion in self._blobs.delete(keys[start : start + _BATCH]):
+                message = "deleted" if deletion.error is None else str(deletion.error)
+                outcomes.append(Outcome(subject=deletion.key, done=deletion.deleted, message=message))
+        return outcomes
+
+    def _begin(self, verb: str, details: dict[str, Any]) -> records.AuditRun:
+        run = records.AuditRun(self._blobs, verb, by=self._by, now=self._clock())
+        run.started(self._clock(), details)
+        return run
+
+    def _end(self, run: records.AuditRun, verb: str, outcomes: Sequence[Outcome], size: int) -> Report:
+        report = Report(verb=verb, run=run.run, outcomes=tuple(outcomes), bytes=size)
+        kept = [outcome.model_dump() for outcome in outcomes][:_BATCH]
+        done = sum(outcome.done for outcome in outcomes)
+        details = {"done": done, "not_done": len(outcomes) - done, "bytes": size, "outcomes": kept}
+        run.finished(self._clock(), details)
+        return report
+
+
+def _ids(items: Iterable[PruneItem]) -> list[int | str]:
+    return [item.checkpoint_id.value for item in items]

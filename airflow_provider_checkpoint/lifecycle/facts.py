@@ -1,0 +1,118 @@
+"""Looking at a store: everything the decisions need, read once, side by side."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from airflow_provider_checkpoint.lifecycle.records import Proof, read_ledger, read_pins
+from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, read_trash
+from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Pin, Severity, SinkState, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.layouts._protocol import Examination, Layout
+
+#: Requests under way at once. Reading manifests waits for the network, not for the processor.
+WIDTH = 16
+
+Given = TypeVar("Given")
+Answer = TypeVar("Answer")
+
+
+def side_by_side(act: Callable[[Given], Answer], items: Iterable[Given], *, width: int = WIDTH) -> list[Answer]:
+    """Map over items with several threads; answers in order; the first error is raised."""
+    with ThreadPoolExecutor(width) as pool:
+        return list(pool.map(act, items))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One checkpoint as found: understood, or not and why."""
+
+    id: CheckpointId
+    checkpoint: Checkpoint | None
+    problem: str = ""
+    """Why it is unfit, if its manifest has errors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A store at one moment."""
+
+    known: tuple[Known, ...]
+    """Committed checkpoints, oldest first; unreadable ones too."""
+    pins: tuple[Pin, ...]
+    timelines: tuple[Timeline, ...]
+    lineage: Lineage
+    ledger: dict[CheckpointId, Proof]
+    trash: tuple[TrashEntry, ...]
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return [known.checkpoint for known in self.known if known.checkpoint is not None]
+
+    def on_branch(self, checkpoint: Checkpoint) -> bool:
+        return self.lineage.contains(checkpoint.timeline, checkpoint.epoch)
+
+
+def survey(layout: Layout) -> Survey:
+    """Read every manifest and every record. Costs a few listings and one read per checkpoint."""
+    found = side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates())
+    timelines = read_timelines(layout.blobs)
+    return Survey(
+        known=tuple(known for known in found if known is not None),
+        pins=tuple(read_pins(layout.blobs)),
+        timelines=tuple(timelines),
+        lineage=lineage(timelines),
+        ledger=read_ledger(layout.blobs, layout),
+        trash=tuple(read_trash(layout)),
+    )
+
+
+def look_at(layout: Layout, checkpoint_id: CheckpointId) -> Known | None:
+    """One manifest; None if there is none, which is what an uncommitted or pruned checkpoint looks like.
+
+    A store that cannot be asked raises: what could not be read must not count as broken.
+    """
+    examined: Examination = layout.examine(checkpoint_id)
+    if any(issue.code == "manifest_missing" for issue in examined.issues):
+        return None
+    problem = "; ".join(issue.message for issue in examined.issues if issue.severity is Severity.ERROR)
+    return Known(checkpoint_id, examined.checkpoint, problem)
+
+
+# -- sinks -------------------------------------------------------------------------------------------------------
+
+
+def decision_key(timeline: int, epoch: int) -> str:
+    """The marker that says: this epoch shall be committed. Created once all sinks have prepared."""
+    return f"decisions/timeline-{timeline:06d}/epoch-{epoch:06d}.json"
+
+
+def decided(blobs: BlobStore, checkpoint: Checkpoint) -> bool:
+    """Whether the commit of a checkpoint's epoch had been decided, so that its sinks must be committed, not undone."""
+    keys = (
+        decision_key(checkpoint.timeline, checkpoint.epoch),
+        # Where the reference implementation of the sidecar layout keeps its marker.
+        f"checkpoint-decisions/epoch={checkpoint.epoch}/commit",
+    )
+    return any(blobs.stat(key) is not None for key in keys)
+
+
+def unsettled_sinks(checkpoint: Checkpoint) -> list[str]:
+    """Sinks that are not known to have published this epoch."""
+    return sorted(name for name, status in checkpoint.sinks.items() if status.state is not SinkState.COMMITTED)
+
+
+# -- references --------------------------------------------------------------------------------------------------
+
+
+def bases_of(layout: Layout, checkpoint: Checkpoint) -> frozenset[CheckpointId]:
+    """Checkpoints in whose folders artifacts of this one lie."""
+    owners = {layout.named(artifact.key).checkpoint_id for artifact in checkpoint.artifacts}
+    return frozenset(owner for owner in owners if owner is not None and owner != checkpoint.id)

@@ -1,0 +1,225 @@
+"""Finding objects that nothing needs.
+
+The race this defends against: a writer uploads artifacts, then creates the manifest that names them. Whoever reads the
+manifests first and lists the objects after sees artifacts of a checkpoint that was committed in between, and finds no
+manifest for them. So objects are listed first and manifests read after: what was listed and is needed by then has a
+manifest by then. What is still being written is protected by its age.
+
+A million objects pass through a file on disk, not through memory. What is needed is kept as eight bytes per artifact;
+two names that share them keep an orphan, never the other way round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import tempfile
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from airflow_provider_checkpoint.blobs import BlobInfo, is_temporary
+from airflow_provider_checkpoint.exceptions import NoEvidenceError
+from airflow_provider_checkpoint.layouts._protocol import Named, Role
+from airflow_provider_checkpoint.lifecycle.facts import look_at, side_by_side
+from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision, OrphanPlan, PathItem
+from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
+from airflow_provider_checkpoint.lifecycle.spans import format_size, format_span
+from airflow_provider_checkpoint.lifecycle.trash import read_trash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from airflow_provider_checkpoint.layouts._protocol import Layout
+    from airflow_provider_checkpoint.model import CheckpointId
+
+#: Examples of objects that are not deleted, per decision, so that a plan explains itself.
+_EXAMPLES = 5
+_BATCH = 5_000
+
+
+# -- pure --------------------------------------------------------------------------------------------------------
+
+
+class KeySet:
+    """A set of names in eight bytes each. May claim to hold a name it does not; never denies one it does."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._hashes = array("Q", sorted({_hash(key) for key in keys}))
+
+    def __contains__(self, key: str) -> bool:
+        wanted = _hash(key)
+        index = bisect_left(self._hashes, wanted)
+        return index < len(self._hashes) and self._hashes[index] == wanted
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+
+def _hash(key: str) -> int:
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for an object being needed."""
+
+    needed: KeySet
+    """Artifacts that a live manifest or one in the trash names."""
+    manifests: int
+    """How many manifests could be read, live or in the trash."""
+    trashed: frozenset[CheckpointId]
+    newest: CheckpointId | None
+    """The highest committed id."""
+    unreadable: CheckpointId | None
+    """The highest id whose manifest cannot be read; it may name any artifact made before it."""
+
+
+def judge(
+    named: Named, modified: datetime | None, key: str, evidence: Evidence, *, now: datetime, safety: Safety
+) -> tuple[OrphanDecision, str]:
+    """What happens to one object, and why."""
+    age = safety.effective_orphan_age()
+    if is_temporary(key):
+        reason = "half-written object"
+    elif named.role is Role.UNKNOWN:
+        return OrphanDecision.SKIP_UNKNOWN, "not a name of this layout"
+    elif named.role is not Role.ARTIFACT:
+        return OrphanDecision.KEEP_ACTIVE, f"a {named.role}"
+    else:
+        active = _active(named, key, evidence)
+        if active is not None:
+            return OrphanDecision.KEEP_ACTIVE, active
+        reason = "no manifest names it"
+        owner = named.checkpoint_id
+        if owner is not None and (evidence.newest is None or evidence.newest < owner):
+            age = max(age, safety.uncommitted_age)
+    if modified is None:
+        return OrphanDecision.DEFER, "the store does not tell its age"
+    if modified > now - age:
+        return OrphanDecision.DEFER, f"younger than {format_span(age)}"
+    return OrphanDecision.DELETE, reason
+
+
+def _active(named: Named, key: str, evidence: Evidence) -> str | None:
+    if key in evidence.needed:
+        return "a manifest names it"
+    owner = named.checkpoint_id
+    if owner is not None and owner in evidence.trashed:
+        return f"checkpoint {owner} is in the trash"
+    if evidence.unreadable is not None and (owner is None or not evidence.unreadable < owner):
+        return f"the manifest of {evidence.unreadable} cannot be read and may name it"
+    return None
+
+
+def question_about(deletions: int, size: int, artifacts: int, safety: Safety) -> str:
+    """Why a person should confirm; empty if nothing is unusual."""
+    if artifacts and deletions / artifacts > safety.max_orphan_share and deletions > 10:
+        share = f"{deletions / artifacts:.0%}"
+        return (
+            f"{share} of all artifacts would be removed; more than {safety.max_orphan_share:.0%} looks like a mistake"
+        )
+    if safety.max_orphan_bytes is not None and size > safety.max_orphan_bytes:
+        return f"{format_size(size)} would be removed; the cap is {format_size(safety.max_orphan_bytes)}"
+    return ""
+
+
+# -- on the store ------------------------------------------------------------------------------------------------
+
+
+def plan_orphans(layout: Layout, *, now: datetime, safety: Safety = SAFE) -> OrphanPlan:
+    """Search a store for orphans. Changes nothing."""
+    with tempfile.TemporaryFile() as spool:
+        seen = _list_into(spool, layout)
+        evidence = gather_evidence(layout)
+        if seen[Role.ARTIFACT] and not evidence.manifests:
+            raise NoEvidenceError(
+                f"{seen[Role.ARTIFACT]} artifacts but not one readable manifest",
+                subject=layout.blobs.uri,
+                hint="Either the manifests were lost or this is not the root of a store. Nothing will be removed.",
+            )
+        return _plan(layout, _read_from(spool), evidence, seen[Role.ARTIFACT], now=now, safety=safety)
+
+
+def gather_evidence(layout: Layout) -> Evidence:
+    """Read every manifest, live and in the trash. Call after the objects were listed, never before."""
+    keys: list[str] = []
+    manifests = 0
+    newest: CheckpointId | None = None
+    unreadable: CheckpointId | None = None
+    for known in side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates()):
+        if known is None:
+            continue
+        newest = known.id
+        if known.checkpoint is None:
+            unreadable = known.id
+        else:
+            manifests += 1
+            keys.extend(artifact.key for artifact in known.checkpoint.artifacts)
+    trashed = set()
+    for entry in read_trash(layout):
+        if entry.purged is None:
+            trashed.add(entry.checkpoint_id)
+            keys.extend(entry.artifacts)
+            manifests += 1
+    return Evidence(KeySet(keys), manifests, frozenset(trashed), newest, unreadable)
+
+
+def _plan(
+    layout: Layout,
+    objects: Iterator[BlobInfo],
+    evidence: Evidence,
+    artifacts: int,
+    *,
+    now: datetime,
+    safety: Safety,
+) -> OrphanPlan:
+    items: list[PathItem] = []
+    counts: Counter[OrphanDecision] = Counter()
+    size = 0
+    for info in objects:
+        decision, reason = judge(layout.named(info.key), info.modified, info.key, evidence, now=now, safety=safety)
+        counts[decision] += 1
+        limit = safety.max_orphan_items if decision is OrphanDecision.DELETE else _EXAMPLES
+        if counts[decision] <= limit:
+            size += info.size if decision is OrphanDecision.DELETE else 0
+            items.append(
+                PathItem(path=info.key, action=decision, reasons=(reason,), bytes=info.size, version=info.version)
+            )
+    return OrphanPlan(
+        uri=layout.blobs.uri,
+        layout=layout.name,
+        made=now,
+        cutoff=now - safety.effective_orphan_age(),
+        items=tuple(items),
+        counts=dict(counts),
+        artifacts_seen=artifacts,
+        truncated=counts[OrphanDecision.DELETE] > safety.max_orphan_items,
+        question=question_about(counts[OrphanDecision.DELETE], size, artifacts, safety),
+    )
+
+
+def _list_into(spool: IO[bytes], layout: Layout) -> Counter[Role]:
+    """Write the listing to disk in batches and count what it holds."""
+    seen: Counter[Role] = Counter()
+    batch: list[tuple[str, int, datetime | None, str | None]] = []
+    for info in layout.blobs.list(temporary=None):
+        seen[Role.UNKNOWN if is_temporary(info.key) else layout.named(info.key).role] += 1
+        batch.append((info.key, info.size, info.modified, info.version))
+        if len(batch) == _BATCH:
+            pickle.dump(batch, spool, pickle.HIGHEST_PROTOCOL)
+            batch.clear()
+    pickle.dump(batch, spool, pickle.HIGHEST_PROTOCOL)
+    return seen
+
+
+def _read_from(spool: IO[bytes]) -> Iterator[BlobInfo]:
+    end = spool.tell()
+    spool.seek(0)
+    while spool.tell() < end:
+        # Our own file, nameless and never shared: nobody else can have written into it.
+        for key, size, modified, version in pickle.load(spool):  # noqa: S301
+            yield BlobInfo(key, size, modified, version)

@@ -1,0 +1,234 @@
+"""Making prune and sweep plans from what a store holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_checkpoint.blobs import sha256_of
+from airflow_provider_checkpoint.exceptions import BlobNotFoundError, NoEvidenceError
+from airflow_provider_checkpoint.lifecycle.facts import (
+    Known,
+    Survey,
+    bases_of,
+    decided,
+    side_by_side,
+    survey,
+    unsettled_sinks,
+)
+from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision, PathItem, PruneItem, PrunePlan, SweepPlan
+from airflow_provider_checkpoint.lifecycle.retention import Item, RetentionPolicy, Verdict, decide
+from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, entry_key, folder_of
+from airflow_provider_checkpoint.lifecycle.validation import validate_examined
+from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from airflow_provider_checkpoint.layouts._protocol import Layout
+
+
+def plan_prune(
+    layout: Layout,
+    policy: RetentionPolicy,
+    *,
+    now: datetime,
+    depth: Depth = Depth.PRESENCE,
+    safety: Safety = SAFE,
+    store: Survey | None = None,
+) -> PrunePlan:
+    """Decide which checkpoints go to the trash, and say why for each.
+
+    A checkpoint counts as restorable if its manifest is sound, its sinks are settled, no proof in the ledger speaks
+    against it, and it was shown to be whole now, to ``depth``. The last is asked only of those on which the answer
+    depends: from the newest down, until the policy has all it counts.
+    """
+    store = store or survey(layout)
+    items = _items(layout, store, now, safety)
+    items, newest = _prove(layout, store, items, policy, depth, now)
+    verdicts = {verdict.id: verdict for verdict in decide(items, policy, now)}
+    shared = _reference_counts(store)
+    return PrunePlan(
+        uri=layout.blobs.uri,
+        layout=layout.name,
+        made=now,
+        policy=policy,
+        newest_restorable=newest,
+        depth=depth,
+        items=tuple(
+            side_by_side(lambda known: _prune_item(layout, known, verdicts[known.id], shared), reversed(store.known))
+        ),
+    )
+
+
+def _items(layout: Layout, store: Survey, now: datetime, safety: Safety) -> list[Item]:
+    pins: dict[CheckpointId, list[str]] = {}
+    for pin in store.pins:
+        if pin.holds(now):
+            pins.setdefault(pin.checkpoint_id, []).append(pin.name)
+    start = store.timelines[-1].fork_checkpoint if store.timelines else None
+    return side_by_side(
+        lambda known: _item(layout, store, known, now, safety, tuple(pins.get(known.id, ())), start), store.known
+    )
+
+
+def _item(
+    layout: Layout,
+    store: Survey,
+    known: Known,
+    now: datetime,
+    safety: Safety,
+    pins: tuple[str, ...],
+    start: CheckpointId | None,
+) -> Item:
+    checkpoint = known.checkpoint
+    if checkpoint is None:
+        return Item(known.id, _age_of_manifest(layout, known.id, now), restorable=False, pins=pins, unfit=known.problem)
+    unfit = known.problem or _unfit_by_record(layout, store, checkpoint)
+    protected = []
+    if checkpoint.savepoint:
+        protected.append("a savepoint")
+    if known.id == start:
+        protected.append("the current timeline starts from it")
+    if unsettled_sinks(checkpoint) and now - checkpoint.created < safety.commit_grace:
+        protected.append("its commit may be under way")
+    return Item(
+        known.id,
+        checkpoint.created,
+        epoch=checkpoint.epoch,
+        restorable=not unfit,
+        on_branch=store.on_branch(checkpoint),
+        pins=pins,
+        bases=bases_of(layout, checkpoint),
+        protected=tuple(protected),
+        unfit=unfit,
+    )
+
+
+def _unfit_by_record(layout: Layout, store: Survey, checkpoint: Checkpoint) -> str:
+    """What speaks against a checkpoint without looking at its artifacts."""
+    proof = store.ledger.get(checkpoint.id)
+    if proof is not None and not proof.valid:
+        return f"found invalid on {proof.proven.date().isoformat()}"
+    open_sinks = unsettled_sinks(checkpoint)
+    if open_sinks and not decided(layout.blobs, checkpoint):
+        return f"its commit was never decided (sinks not committed: {', '.join(open_sinks)})"
+    return ""
+
+
+def _age_of_manifest(layout: Layout, checkpoint_id: CheckpointId, now: datetime) -> datetime:
+    """When an unreadable manifest was written; unknown counts as just now, so that it stays."""
+    seen = [layout.blobs.stat(key) for key in layout.manifest_keys(checkpoint_id)]
+    return min((info.modified for info in seen if info is not None and info.modified is not None), default=now)
+
+
+def _prove(
+    layout: Layout, store: Survey, items: Sequence[Item], policy: RetentionPolicy, depth: Depth, now: datetime
+) -> tuple[list[Item], CheckpointId | None]:
+    """Replace the claim of restorability by proof, from the newest down, as far as the policy counts."""
+    checkpoints = {known.id: known.checkpoint for known in store.known}
+    wanted = max(1, policy.keep_last or 0)
+    newest: CheckpointId | None = None
+    found = 0
+    proven: list[Item] = []
+    for item in sorted(items, key=lambda item: (item.created, item.id), reverse=True):
+        checkpoint = checkpoints[item.id]
+        if found < wanted and item.restorable and item.on_branch and item.created <= now and checkpoint is not None:
+            result = validate_examined(layout, checkpoint, depth)
+            if not result.valid:
+                proven.append(replace(item, restorable=False, unfit=result.reason))
+                continue
+            found += not item.pins
+            newest = newest or item.id
+        proven.append(item)
+    return proven, newest
+
+
+def _reference_counts(store: Survey) -> Counter[str]:
+    return Counter(key for checkpoint in store.checkpoints for key in {a.key for a in checkpoint.artifacts})
+
+
+def _prune_item(layout: Layout, known: Known, verdict: Verdict, shared: Counter[str]) -> PruneItem:
+    checkpoint = known.checkpoint
+    artifacts = checkpoint.artifacts if checkpoint is not None else ()
+    if verdict.keep:
+        return PruneItem(checkpoint_id=known.id, action="keep", reasons=verdict.reasons)
+    keys = layout.manifest_keys(known.id)
+    return PruneItem(
+        checkpoint_id=known.id,
+        action="trash",
+        reasons=verdict.reasons,
+        bytes=sum(artifact.size or 0 for artifact in artifacts if shared[artifact.key] == 1)
+        + (checkpoint.inline_bytes if checkpoint is not None else 0),
+        keys=tuple(keys),
+        artifacts=tuple(sorted({artifact.key for artifact in artifacts})),
+        manifest_sha256=manifest_digest(layout, keys),
+    )
+
+
+def manifest_digest(layout: Layout, keys: Sequence[str]) -> str | None:
+    """What stands under a checkpoint's manifest names now; None if nothing does."""
+    try:
+        return sha256_of(layout.blobs, keys[-1]).sha256
+    except BlobNotFoundError:
+        return None
+
+
+# -- sweep -------------------------------------------------------------------------------------------------------
+
+
+def plan_sweep(layout: Layout, *, now: datetime, safety: Safety = SAFE) -> SweepPlan:
+    """Decide what leaves the store for good: what only checkpoints with a passed undo window had named."""
+    store = survey(layout)
+    require_readable(store)
+    end = now - safety.undo_window
+    gone = [entry for entry in store.trash if entry.purged is None and entry.trashed <= end]
+    needed = needed_artifacts(store, without={entry.checkpoint_id for entry in gone})
+    items = [item for entry in gone for item in _sweep_items(layout, entry, needed)]
+    return SweepPlan(
+        uri=layout.blobs.uri,
+        layout=layout.name,
+        made=now,
+        undo_window_end=end,
+        expired=tuple(entry.checkpoint_id for entry in gone),
+        items=tuple({item.path: item for item in items}.values()),
+    )
+
+
+def require_readable(store: Survey) -> None:
+    """A live manifest that cannot be read may name any artifact, so nothing is removed for good while there is one."""
+    unreadable = [str(known.id) for known in store.known if known.checkpoint is None]
+    if unreadable:
+        raise NoEvidenceError(
+            f"cannot tell which artifacts are needed: manifests cannot be read ({', '.join(unreadable[:5])})",
+            hint="Prune or repair them first; what is pruned can be undeleted.",
+        )
+
+
+def needed_artifacts(store: Survey, *, without: set[CheckpointId]) -> frozenset[str]:
+    """Every artifact that a live checkpoint or one in the trash names, leaving some of the trash out."""
+    live = {artifact.key for checkpoint in store.checkpoints for artifact in checkpoint.artifacts}
+    waiting = [entry for entry in store.trash if entry.checkpoint_id not in without and entry.purged is None]
+    return frozenset(live | {key for entry in waiting for key in entry.artifacts})
+
+
+def _sweep_items(layout: Layout, entry: TrashEntry, needed: frozenset[str]) -> list[PathItem]:
+    reason = f"checkpoint {entry.checkpoint_id} was pruned on {entry.trashed.isoformat()}"
+    items = []
+    for key in entry.artifacts:
+        info = None if key in needed or key in entry.keys else layout.blobs.stat(key)
+        if info is not None:
+            items.append(_gone(key, reason, info.size, info.version))
+    items.extend(
+        _gone(info.key, reason, info.size, info.version)
+        for info in layout.blobs.list(folder_of(entry.checkpoint_id))
+        if info.key != entry_key(entry.checkpoint_id)
+    )
+    return items
+
+
+def _gone(key: str, reason: str, size: int, version: str | None) -> PathItem:
+    return PathItem(path=key, action=OrphanDecision.DELETE, reasons=(reason,), bytes=size, version=version)

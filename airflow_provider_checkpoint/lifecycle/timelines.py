@@ -1,0 +1,151 @@
+"""Timelines: every writer opens its own, so that a zombie cannot write into a history that has moved on.
+
+A timeline is a number, taken by creating ``timelines/timeline-000002.json`` where none is. It says from which
+checkpoint it forks. Only the holder of the highest number may commit. A check before a commit leaves a window, so
+checkpoints also carry their timeline's number, and what a zombie still publishes in that window is not part of the new
+history.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_checkpoint.exceptions import BlobNotFoundError, CorruptManifestError, FencedWriterError
+from airflow_provider_checkpoint.layouts._json import parse_model, read_object
+from airflow_provider_checkpoint.model import FIRST_TIMELINE, Checkpoint, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from airflow_provider_checkpoint.blobs import BlobStore
+
+FOLDER = "timelines"
+_NAME = re.compile(r"timeline-(\d{6,})\.json")
+
+
+# -- pure --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The history that the highest timeline continues: for each timeline of it, up to which epoch it counts."""
+
+    current: int
+    reach: dict[int, int | None]
+    """Timeline number to its last epoch that belongs here; None for no limit (the current one)."""
+
+    def contains(self, timeline: int, epoch: int) -> bool:
+        if timeline not in self.reach:
+            return False
+        last = self.reach[timeline]
+        return last is None or epoch <= last
+
+
+def lineage(timelines: Iterable[Timeline]) -> Lineage:
+    """Follow the forks back from the highest timeline.
+
+    A store without records has one history, the first timeline's. A timeline counts up to the epoch at which its child
+    forked, and only as far as all later forks on the way let it.
+    """
+    known = {timeline.number: timeline for timeline in timelines}
+    if not known:
+        return Lineage(FIRST_TIMELINE, {FIRST_TIMELINE: None})
+    current = max(known)
+    reach: dict[int, int | None] = {current: None}
+    number, last = current, None
+    while (timeline := known.get(number)) is not None and timeline.parent is not None:
+        if timeline.parent in reach:
+            raise CorruptManifestError("timelines fork in a circle", subject=f"{FOLDER}/timeline-{number:06d}.json")
+        fork = timeline.fork_epoch if timeline.fork_epoch is not None else 0
+        last = fork if last is None else min(last, fork)
+        number = timeline.parent
+        reach[number] = last
+    return Lineage(current, reach)
+
+
+# -- on the store ------------------------------------------------------------------------------------------------
+
+
+def timeline_key(number: int) -> str:
+    return f"{FOLDER}/timeline-{number:06d}.json"
+
+
+def timeline_numbers(blobs: BlobStore) -> list[int]:
+    """Numbers taken so far, ascending: one listing."""
+    names = (_NAME.fullmatch(info.key.rpartition("/")[2]) for info in blobs.list(FOLDER))
+    return sorted(int(match[1]) for match in names if match is not None)
+
+
+def read_timelines(blobs: BlobStore) -> list[Timeline]:
+    """Every timeline, ascending by number."""
+    timelines = []
+    for number in timeline_numbers(blobs):
+        key = timeline_key(number)
+        try:
+            timeline = parse_model(Timeline, read_object(blobs, key, limit=1024 * 1024), subject=key)
+        except BlobNotFoundError:
+            continue
+        if timeline.number != number:
+            raise CorruptManifestError(f"says it is timeline {timeline.number}", subject=key)
+        timelines.append(timeline)
+    return timelines
+
+
+class TimelineHolder:
+    """A writer's right to commit, for as long as no newer timeline exists."""
+
+    def __init__(self, blobs: BlobStore, timeline: Timeline) -> None:
+        self._blobs = blobs
+        self.timeline = timeline
+
+    def check(self) -> None:
+        """Raise FencedWriterError if somebody has opened a newer timeline. Call before every commit."""
+        newest = max(timeline_numbers(self._blobs), default=0)
+        if newest > self.timeline.number:
+            raise FencedWriterError(
+                f"timeline {self.timeline.number} is over: timeline {newest} has been opened",
+                subject=self._blobs.uri,
+                hint="Another run has taken over. Stop this writer; what it had not committed is discarded.",
+            )
+        if newest < self.timeline.number:
+            raise FencedWriterError(
+                f"the record of timeline {self.timeline.number} is gone",
+                subject=self._blobs.uri,
+                hint="The folder 'timelines' was removed or another store is mounted here. Start the writer anew.",
+            )
+
+
+def open_timeline(
+    blobs: BlobStore,
+    *,
+    start: Checkpoint | None,
+    has_checkpoints: bool,
+    writer: str,
+    now: datetime,
+    owner: str = "",
+    reason: str = "",
+) -> TimelineHolder:
+    """Open the next timeline, forking after ``start`` (None: a fresh start). Fences every earlier writer.
+
+    Racing openers get different numbers; the highest holds. A call repeated after a lost answer takes one more number,
+    which is harmless.
+
+    :param has_checkpoints: whether the store holds checkpoints; those without a number belong to the first timeline.
+    """
+    while True:
+        taken = max(timeline_numbers(blobs), default=FIRST_TIMELINE if has_checkpoints else 0)
+        timeline = Timeline(
+            number=taken + 1,
+            parent=None if start is None else start.timeline,
+            fork_checkpoint=None if start is None else start.id,
+            fork_epoch=None if start is None else start.epoch,
+            created=now,
+            writer=writer,
+            owner=owner,
+            reason=reason,
+        )
+        if blobs.create(timeline_key(timeline.number), timeline.model_dump_json(indent=2).encode()).created:
+            return TimelineHolder(blobs, timeline)

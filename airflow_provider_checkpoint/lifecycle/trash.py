@@ -1,0 +1,159 @@
+"""The trash: where a pruned checkpoint waits, whole, until its undo window has passed.
+
+Pruning copies the manifest to ``trash/{id}/kept/{its key}``, then creates ``trash/{id}/entry.json``, then deletes the
+manifest. Artifacts stay where they are. Undeleting puts the manifest back, then deletes the entry, then the copy. So at
+every moment the manifest is live, or the entry exists with a whole copy beside it: a copy without an entry is never the
+only one.
+
+Sweeping first creates ``trash/{id}/purging.json``. From then on the checkpoint cannot be undeleted, because its
+artifacts are being removed. Undelete and sweep each look for the other's mark after setting their own; if both back
+off, the checkpoint is still in the trash and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from airflow_provider_checkpoint.exceptions import (
+    BlobNotFoundError,
+    CheckpointConflictError,
+    CheckpointNotFoundError,
+    ConfigurationError,
+    CorruptManifestError,
+)
+from airflow_provider_checkpoint.layouts._json import parse_model, read_object
+from airflow_provider_checkpoint.model import CheckpointId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.layouts._protocol import Layout
+
+_ENTRY_LIMIT = 16 * 1024 * 1024
+
+
+class TrashEntry(BaseModel):
+    """One checkpoint in the trash."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    checkpoint_id: CheckpointId
+    trashed: AwareDatetime
+    by: str
+    run: str
+    reasons: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Where the manifest's objects stood."""
+    artifacts: tuple[str, ...]
+    """What the manifest named, so that a sweep need not understand a manifest that is corrupt."""
+    size: int = 0
+    purged: AwareDatetime | None = None
+    """Set on the last trace of the highest id there ever was, which stays so that the id is not given out again."""
+
+
+def folder_of(checkpoint_id: CheckpointId) -> str:
+    return f"trash/{quote(str(checkpoint_id), safe='')}"
+
+
+def entry_key(checkpoint_id: CheckpointId) -> str:
+    return f"{folder_of(checkpoint_id)}/entry.json"
+
+
+def purging_key(checkpoint_id: CheckpointId) -> str:
+    return f"{folder_of(checkpoint_id)}/purging.json"
+
+
+def kept_key(checkpoint_id: CheckpointId, key: str) -> str:
+    return f"{folder_of(checkpoint_id)}/kept/{key}"
+
+
+def read_trash(layout: Layout) -> Iterator[TrashEntry]:
+    """Every entry. An unreadable one raises: it may name artifacts that must not be removed."""
+    for folder in layout.blobs.folders("trash"):
+        try:
+            checkpoint_id = layout.parse_id(unquote(folder))
+        except ConfigurationError:
+            continue
+        entry = read_entry(layout.blobs, checkpoint_id)
+        if entry is not None:
+            yield entry
+
+
+def read_entry(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry | None:
+    key = entry_key(checkpoint_id)
+    try:
+        entry = parse_model(TrashEntry, read_object(blobs, key, limit=_ENTRY_LIMIT), subject=key)
+    except BlobNotFoundError:
+        return None
+    if entry.checkpoint_id != checkpoint_id:
+        raise CorruptManifestError(f"speaks of checkpoint {entry.checkpoint_id}", subject=key)
+    return entry
+
+
+def put_into_trash(blobs: BlobStore, entry: TrashEntry) -> None:
+    """Move a checkpoint's manifest to the trash. May be repeated after a crash at any point."""
+    for key in entry.keys:
+        try:
+            copied = blobs.create(kept_key(entry.checkpoint_id, key), blobs.stream(key))
+        except BlobNotFoundError:
+            # An earlier attempt had come as far as deleting it.
+            continue
+        if not copied.created:
+            # A copy from an earlier attempt, made before the manifest changed: take the present one.
+            blobs.replace(kept_key(entry.checkpoint_id, key), blobs.read(key))
+    # A mark left by a sweep that died is void: the checkpoint was live until now.
+    _delete(blobs, [purging_key(entry.checkpoint_id)])
+    # Replaced rather than created, so that the undo window counts from this prune, not from an earlier one.
+    blobs.replace(entry_key(entry.checkpoint_id), entry.model_dump_json(indent=2).encode())
+    # Safe to remove: the entry and a whole copy stand. Artifacts are not touched.
+    _delete(blobs, entry.keys)
+
+
+def undelete(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
+    """Put a checkpoint back. May be repeated after a crash at any point."""
+    entry = read_entry(blobs, checkpoint_id)
+    if entry is None or entry.purged is not None:
+        raise CheckpointNotFoundError(
+            f"checkpoint {checkpoint_id} is not in the trash",
+            subject=blobs.uri,
+            hint="It was never pruned, has been put back already, or its undo window has passed.",
+        )
+    _refuse_if_purging(blobs, checkpoint_id)
+    restored = []
+    for key in reversed(entry.keys):
+        outcome = blobs.create(key, blobs.stream(kept_key(checkpoint_id, key)))
+        if not outcome.created:
+            raise CheckpointConflictError(
+                f"another object stands where checkpoint {checkpoint_id} was",
+                subject=f"{blobs.uri}/{key}",
+                hint="The id was given out again by a writer that knows nothing of the trash. Look at both.",
+            )
+        restored.append(key)
+    try:
+        _refuse_if_purging(blobs, checkpoint_id)
+    except CheckpointConflictError:
+        blobs.delete(restored)
+        raise
+    # Safe to remove: the manifest is live again. The entry goes first, see above.
+    _delete(blobs, [entry_key(checkpoint_id)])
+    _delete(blobs, [kept_key(checkpoint_id, key) for key in entry.keys])
+    return entry
+
+
+def _delete(blobs: BlobStore, keys: Sequence[str]) -> None:
+    for outcome in blobs.delete(keys):
+        if outcome.error is not None:
+            raise outcome.error
+
+
+def _refuse_if_purging(blobs: BlobStore, checkpoint_id: CheckpointId) -> None:
+    if blobs.stat(purging_key(checkpoint_id)) is not None:
+        raise CheckpointConflictError(
+            f"checkpoint {checkpoint_id} is being removed for good",
+            subject=blobs.uri,
+            hint="A sweep has begun with it, so its artifacts may be gone.",
+        )

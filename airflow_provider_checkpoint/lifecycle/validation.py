@@ -1,0 +1,227 @@
+"""Proving checkpoints: one, all, a sample, or as many as a budget allows, least recently proven first."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from pydantic import BaseModel, ConfigDict, computed_field
+
+from airflow_provider_checkpoint.exceptions import AttentionError, CheckpointError, TransientError
+from airflow_provider_checkpoint.lifecycle.records import Proof, add_proof
+from airflow_provider_checkpoint.model import CheckpointId, Depth, Issue, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from airflow_provider_checkpoint.layouts._protocol import Check, Layout
+    from airflow_provider_checkpoint.model import Checkpoint
+
+#: Issues that say the store could not be asked. They make a checkpoint unproven, not invalid.
+UNPROVEN = "not_proven"
+
+
+class ValidationResult(BaseModel):
+    """What is known about one checkpoint after looking at it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    checkpoint_id: CheckpointId
+    depth: Depth
+    issues: list[Issue]
+    bytes_read: int = 0
+
+    @computed_field  # type: ignore[prop-decorator] # the way pydantic documents it
+    @property
+    def valid(self) -> bool:
+        return all(issue.severity is not Severity.ERROR for issue in self.issues)
+
+    @property
+    def proven(self) -> bool:
+        """Whether the store could be asked; if not, ``valid`` is only "not shown to be valid"."""
+        return all(issue.code != UNPROVEN for issue in self.issues)
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(issue.message for issue in self.issues if issue.severity is Severity.ERROR)
+
+
+class Progress(Protocol):
+    """Who wants to know how far the work is."""
+
+    def start(self, total: int) -> None: ...
+    def advance(self, done: int, subject: str) -> None: ...
+
+
+class NoProgress:
+    def start(self, total: int) -> None:
+        """Nobody listens."""
+
+    def advance(self, done: int, subject: str) -> None:
+        """Nobody listens."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much a run may spend. Work that has begun is finished; nothing new begins once it is spent."""
+
+    max_bytes: int | None = None
+    max_seconds: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    _began: float = field(init=False)
+    _spent: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def spend(self, size: int) -> None:
+        self._spent += size
+
+    @property
+    def left(self) -> bool:
+        if self.max_bytes is not None and self._spent >= self.max_bytes:
+            return False
+        return self.max_seconds is None or self.clock() - self._began < self.max_seconds
+
+
+def validate(layout: Layout, checkpoint_id: CheckpointId, depth: Depth, *, width: int = 8) -> ValidationResult:
+    """Prove one checkpoint. Raises only if its manifest could not be asked for at all."""
+    with ThreadPoolExecutor(width) as pool:
+        return _Run(layout, depth, pool, {}, NoProgress()).prove(checkpoint_id)
+
+
+def validate_examined(layout: Layout, checkpoint: Checkpoint, depth: Depth, *, width: int = 8) -> ValidationResult:
+    """Prove a checkpoint whose manifest was examined a moment ago and is sound."""
+    with ThreadPoolExecutor(width) as pool:
+        return _Run(layout, depth, pool, {}, NoProgress()).prove_examined(checkpoint, [])
+
+
+def validate_many(
+    layout: Layout,
+    ids: Iterable[CheckpointId],
+    depth: Depth,
+    *,
+    width: int = 8,
+    budget: Budget | None = None,
+    progress: Progress | None = None,
+    record: bool = True,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> list[ValidationResult]:
+    """Prove several checkpoints in the order given, until the budget is spent.
+
+    An artifact that several checkpoints share is read once. What was found out goes into the ledger, unless the store
+    could not be asked.
+    """
+    results = []
+    with ThreadPoolExecutor(width) as pool:
+        run = _Run(layout, depth, pool, {}, progress or NoProgress())
+        for checkpoint_id in ids:
+            if budget is not None and not budget.left:
+                break
+            result = run.prove(checkpoint_id)
+            results.append(result)
+            if budget is not None:
+                budget.spend(result.bytes_read)
+            if record and result.proven:
+                add_proof(layout.blobs, _proof(result, now()))
+    return results
+
+
+def least_recently_proven(
+    ids: Sequence[CheckpointId], ledger: dict[CheckpointId, Proof], depth: Depth
+) -> list[CheckpointId]:
+    """Never proven this deep first, then the longest ago; among equals the newest checkpoint first."""
+    never = datetime.min.replace(tzinfo=UTC)
+
+    def last(checkpoint_id: CheckpointId) -> datetime:
+        proof = ledger.get(checkpoint_id)
+        return proof.proven if proof is not None and proof.depth.includes(depth) else never
+
+    return sorted(sorted(ids, reverse=True), key=last)
+
+
+def sample(ids: Sequence[CheckpointId], size: int, *, seed: int | None = None) -> list[CheckpointId]:
+    """Some checkpoints at random, always with the newest: it is the one a recovery would want."""
+    if size >= len(ids):
+        return list(ids)
+    newest = max(ids)
+    others = [checkpoint_id for checkpoint_id in ids if checkpoint_id != newest]
+    return sorted([newest, *random.Random(seed).sample(others, size - 1)])  # noqa: S311 - not for secrets
+
+
+def _proof(result: ValidationResult, now: datetime) -> Proof:
+    return Proof(
+        checkpoint_id=result.checkpoint_id, depth=result.depth, valid=result.valid, proven=now, issues=result.issues
+    )
+
+
+class _Run:
+    """One validation run: shares threads and what is already known about artifacts."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        depth: Depth,
+        pool: ThreadPoolExecutor,
+        known: dict[str, list[Issue]],
+        progress: Progress,
+    ) -> None:
+        self._layout = layout
+        self._depth = depth
+        self._pool = pool
+        self._known = known
+        self._lock = threading.Lock()
+        self._progress = progress
+        self._read = 0
+
+    def prove(self, checkpoint_id: CheckpointId) -> ValidationResult:
+        examined = self._layout.examine(checkpoint_id)
+        if examined.checkpoint is None:
+            return ValidationResult(checkpoint_id=checkpoint_id, depth=self._depth, issues=examined.issues)
+        return self.prove_examined(examined.checkpoint, examined.issues)
+
+    def prove_examined(self, checkpoint: Checkpoint, found: list[Issue]) -> ValidationResult:
+        issues = list(found)
+        self._read = 0
+        if self._depth is not Depth.STRUCTURE:
+            checks = self._layout.checks(checkpoint, self._depth)
+            self._progress.start(sum(max(1, check.cost) for check in checks))
+            issues.extend(self._all(checks))
+        return ValidationResult(checkpoint_id=checkpoint.id, depth=self._depth, issues=issues, bytes_read=self._read)
+
+    def _all(self, checks: Sequence[Check]) -> list[Issue]:
+        """Run checks side by side, few at a time, so that a checkpoint of a million artifacts needs no more memory."""
+        issues: list[Issue] = []
+        pending: set[Future[list[Issue]]] = set()
+        waiting = iter(checks)
+        for check in waiting:
+            pending.add(self._pool.submit(self._one, check))
+            if len(pending) >= 64:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                issues.extend(issue for future in done for issue in future.result())
+        issues.extend(issue for future in pending for issue in future.result())
+        return issues
+
+    def _one(self, check: Check) -> list[Issue]:
+        with self._lock:
+            known = self._known.get(check.subject)
+        if known is not None:
+            self._progress.advance(max(1, check.cost), check.subject)
+            return known
+        try:
+            issues = check.run()
+        except (TransientError, AttentionError) as error:
+            issues = [Issue.error(UNPROVEN, f"{check.subject}: {error.message}")]
+        except CheckpointError as error:
+            issues = [Issue.error("unreadable", str(error))]
+        else:
+            with self._lock:
+                self._known[check.subject] = issues
+                self._read += check.cost
+        self._progress.advance(max(1, check.cost), check.subject)
+        return issues
