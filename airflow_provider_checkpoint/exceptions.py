@@ -5,7 +5,8 @@
     CheckpointError
     ├── TransientError ............... retry: the same call may succeed a little later
     │   ├── StoreUnavailableError ......... no answer, throttled, or a server fault   (ConnectionError)
-    │   └── OutcomeUnknownError ........... a write may or may not have landed        (TimeoutError)
+    │   ├── OutcomeUnknownError ........... a write may or may not have landed        (TimeoutError)
+    │   └── SinkCommitError ............... committed, but a sink has not published yet: restart
     ├── PermanentError ............... give up this call: it can never succeed as it stands
     │   ├── BlobNotFoundError ............. the object is not there                   (FileNotFoundError)
     │   ├── InvalidKeyError ............... the name is unsafe or not portable        (ValueError)
@@ -72,6 +73,10 @@ class StoreUnavailableError(TransientError, ConnectionError):
 
 class OutcomeUnknownError(TransientError, TimeoutError):
     """A write was sent and its outcome could not be learnt; repeating the same write is safe."""
+
+
+class SinkCommitError(TransientError):
+    """An epoch is committed but a sink did not publish it; a restart commits the sink again."""
 
 
 # --- give up ----------------------------------------------------------------------------------------------------

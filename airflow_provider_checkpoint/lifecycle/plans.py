@@ -118,11 +118,27 @@ class OrphanPlan(_Plan):
 # -- recovery ----------------------------------------------------------------------------------------------------
 
 
+class SkipCode(StrEnum):
+    """Why a candidate was passed over, for programs."""
+
+    UNREADABLE = "unreadable"
+    UNWANTED = "unwanted"
+    """Not the kind of point that was asked for."""
+    ABANDONED = "abandoned"
+    """On a branch that is not part of the current history."""
+    INCOMPATIBLE = "incompatible"
+    """The job that will be started cannot use it."""
+    UNDECIDED = "undecided"
+    """Its commit was never decided, so it never became part of history."""
+    INVALID = "invalid"
+
+
 class Skipped(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     checkpoint_id: CheckpointId
     reason: str
+    code: SkipCode
 
 
 class SinkAction(BaseModel):

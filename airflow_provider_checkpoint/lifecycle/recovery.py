@@ -14,10 +14,11 @@ from airflow_provider_checkpoint.exceptions import (
     CheckpointNotFoundError,
     ConfigurationError,
     NoRecoveryPointError,
+    StoreUnavailableError,
 )
 from airflow_provider_checkpoint.lifecycle.distance import offset_of, replay_distance
 from airflow_provider_checkpoint.lifecycle.facts import decided, look_at, unsettled_sinks
-from airflow_provider_checkpoint.lifecycle.plans import Distance, RecoveryPlan, SinkAction, Skipped
+from airflow_provider_checkpoint.lifecycle.plans import Distance, RecoveryPlan, SinkAction, SkipCode, Skipped
 from airflow_provider_checkpoint.lifecycle.records import read_pins
 from airflow_provider_checkpoint.lifecycle.spans import format_span
 from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
@@ -241,9 +242,9 @@ class _Search:
     def run(self) -> RecoveryPlan:
         wish = self._wish = self._resolve_pin(self._wish)
         for checkpoint in self._readable():
-            reason, commit_again = self._judge(checkpoint)
-            if reason is not None:
-                self._skip(checkpoint.id, reason)
+            skipped, commit_again = self._judge(checkpoint)
+            if skipped is not None:
+                self._skipped.append(skipped)
                 if self._history.contains(checkpoint.timeline, checkpoint.epoch):
                     self._newer.append(checkpoint)
                 if wish.exact and checkpoint.id == wish.checkpoint_id:
@@ -267,7 +268,7 @@ class _Search:
                 continue
             self._examined += 1
             if known.checkpoint is None or known.problem:
-                self._skip(checkpoint_id, known.problem)
+                self._skipped.append(_skipped(checkpoint_id, SkipCode.UNREADABLE, known.problem))
                 self._unreadable.append(checkpoint_id)
             else:
                 yield known.checkpoint
@@ -293,26 +294,30 @@ class _Search:
             )
         return replace(wish, checkpoint_id=pins[wish.pin].checkpoint_id)
 
-    def _judge(self, checkpoint: Checkpoint) -> tuple[str | None, list[str]]:
+    def _judge(self, checkpoint: Checkpoint) -> tuple[Skipped | None, list[str]]:
         """Why not, if not; and the sinks to commit again. Cheap questions first, proof last."""
-        reason = unwanted(self._wish, checkpoint, self._history) or incompatible(self._wish, checkpoint)
+        reason = unwanted(self._wish, checkpoint, self._history)
         if reason is not None:
-            return reason, []
+            left = not self._history.contains(checkpoint.timeline, checkpoint.epoch)
+            return _skipped(checkpoint.id, SkipCode.ABANDONED if left else SkipCode.UNWANTED, reason), []
+        reason = incompatible(self._wish, checkpoint)
+        if reason is not None:
+            return _skipped(checkpoint.id, SkipCode.INCOMPATIBLE, reason), []
         open_sinks = unsettled_sinks(checkpoint)
         if open_sinks and not decided(self._layout.blobs, checkpoint):
             # Its source positions are past data that its sinks may never have published.
-            return f"its commit was never decided (sinks not committed: {', '.join(open_sinks)})", []
+            reason = f"its commit was never decided (sinks not committed: {', '.join(open_sinks)})"
+            return _skipped(checkpoint.id, SkipCode.UNDECIDED, reason), []
         result = validate_examined(self._layout, checkpoint, self._wish.depth)
         if not result.proven:
-            raise NoRecoveryPointError(
+            raise StoreUnavailableError(
                 f"checkpoint {checkpoint.id} could not be examined: {result.reason}",
                 subject=self._layout.blobs.uri,
                 hint="The store did not answer for all of its parts. Try again; nothing is known to be wrong with it.",
             )
-        return (None, open_sinks) if result.valid else (result.reason, [])
-
-    def _skip(self, checkpoint_id: CheckpointId, reason: str) -> None:
-        self._skipped.append(Skipped(checkpoint_id=checkpoint_id, reason=reason))
+        if not result.valid:
+            return _skipped(checkpoint.id, SkipCode.INVALID, result.reason), []
+        return None, open_sinks
 
     def _plan(self, chosen: Checkpoint | None, head: Checkpoint | None, commit_again: list[str]) -> RecoveryPlan:
         wish = self._wish
@@ -351,3 +356,7 @@ class _Search:
         )
         error.skipped = tuple(self._skipped)
         return error
+
+
+def _skipped(checkpoint_id: CheckpointId, code: SkipCode, reason: str) -> Skipped:
+    return Skipped(checkpoint_id=checkpoint_id, code=code, reason=reason)

@@ -1,0 +1,146 @@
+"""Output as files, one folder per epoch: ``timeline=2/epoch=7/part-00003.parquet``.
+
+Which files belong to an epoch is written down when it is prepared (``_prepared/``) and again when it is published
+(``_committed/``), so leftovers of tasks that ran twice never count. Readers that want nothing but published output ask
+:meth:`EpochFolders.committed_files`; one that reads the folder as a table may see an epoch a moment before it is
+published, and sees exactly the published ones whenever no epoch is under way. Names that begin with an underscore are
+invisible to Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict
+
+from airflow_provider_checkpoint.exceptions import (
+    BlobNotFoundError,
+    CheckpointConflictError,
+    CheckpointNotFoundError,
+)
+from airflow_provider_checkpoint.layouts._json import parse_model, read_object
+from airflow_provider_checkpoint.writing.sinks import EpochRef
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.lifecycle.timelines import Lineage
+
+_FOLDER = re.compile(r"timeline=(\d+)/epoch=(\d+)/")
+_RECORD = re.compile(r"_(?:prepared|committed)/timeline-(\d+)-epoch-(\d+)\.json")
+
+
+class OutputFile(BaseModel):
+    """One file of an epoch's output."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    path: str
+    size: int
+    rows: int | None = None
+
+
+class _Files(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    files: tuple[OutputFile, ...]
+
+
+class EpochFolders:
+    """A sink over a store of its own. Satisfies :class:`~airflow_provider_checkpoint.writing.sinks.Sink`."""
+
+    def __init__(self, name: str, blobs: BlobStore) -> None:
+        self._name = name
+        self.blobs = blobs
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @staticmethod
+    def folder(ref: EpochRef) -> str:
+        """Where the files of an epoch go."""
+        return f"timeline={ref.timeline}/epoch={ref.epoch}"
+
+    # -- taking part in a commit ---------------------------------------------------------------------------------
+
+    def prepare(self, ref: EpochRef, files: Iterable[OutputFile]) -> None:
+        """Say which files, already written, are the output of an epoch."""
+        listed = tuple(sorted(files, key=lambda file: file.path))
+        outcome = self.blobs.create(_record("prepared", ref), _encode(listed))
+        if not outcome.created:
+            raise CheckpointConflictError(
+                f"epoch {ref.epoch} of timeline {ref.timeline} was prepared with other files", subject=self.blobs.uri
+            )
+
+    def commit(self, ref: EpochRef) -> None:
+        committed = _record("committed", ref)
+        try:
+            listed = self._listed(_record("prepared", ref))
+        except BlobNotFoundError:
+            if self.blobs.stat(committed) is not None:
+                return
+            raise CheckpointNotFoundError(
+                f"nothing was prepared for epoch {ref.epoch} of timeline {ref.timeline}", subject=self.blobs.uri
+            ) from None
+        self.blobs.create(committed, _encode(listed))
+        # Safe to remove: files of this epoch that were not listed are second attempts of tasks; nobody refers to them.
+        wanted = {file.path for file in listed}
+        litter = [info.key for info in self.blobs.list(self.folder(ref), temporary=None) if info.key not in wanted]
+        self._delete([*litter, _record("prepared", ref)])
+
+    def roll_back(self, ref: EpochRef) -> None:
+        """Discard an epoch. The record of its publication goes first, then its files, the list of them last."""
+        self._delete([_record("committed", ref)])
+        self._delete([info.key for info in self.blobs.list(self.folder(ref), temporary=None)])
+        self._delete([_record("prepared", ref)])
+
+    def retain(self, history: Lineage) -> None:
+        published = set(self.committed())
+        for ref in sorted(self._present()):
+            if ref not in published or not history.contains(ref.timeline, ref.epoch):
+                self.roll_back(ref)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def committed(self) -> list[EpochRef]:
+        """The published epochs."""
+        return sorted(ref for ref in map(_parse, self._keys("_committed")) if ref is not None)
+
+    def committed_files(self) -> list[OutputFile]:
+        """The files of all published epochs, in order."""
+        return [file for ref in self.committed() for file in self._listed(_record("committed", ref))]
+
+    def _present(self) -> set[EpochRef]:
+        """Every epoch that left anything here."""
+        folders = (_FOLDER.match(info.key) for info in self.blobs.list(temporary=None))
+        found = {EpochRef(int(match[1]), int(match[2])) for match in folders if match is not None}
+        records = (_parse(key) for key in [*self._keys("_prepared"), *self._keys("_committed")])
+        return found | {ref for ref in records if ref is not None}
+
+    def _keys(self, folder: str) -> list[str]:
+        return [info.key for info in self.blobs.list(folder)]
+
+    def _listed(self, key: str) -> tuple[OutputFile, ...]:
+        return parse_model(_Files, read_object(self.blobs, key), subject=key).files
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        for outcome in self.blobs.delete(keys):
+            if outcome.error is not None:
+                raise outcome.error
+
+
+def _record(kind: str, ref: EpochRef) -> str:
+    return f"_{kind}/timeline-{ref.timeline:06d}-epoch-{ref.epoch:06d}.json"
+
+
+def _parse(key: str) -> EpochRef | None:
+    match = _RECORD.fullmatch(key)
+    return None if match is None else EpochRef(int(match[1]), int(match[2]))
+
+
+def _encode(files: Sequence[OutputFile]) -> bytes:
+    return json.dumps({"files": [file.model_dump(mode="json") for file in files]}, indent=2).encode()

@@ -1,0 +1,40 @@
+"""What a sink must be able to do to take part in exactly-once output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from airflow_provider_checkpoint.lifecycle.timelines import Lineage
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EpochRef:
+    """One epoch of one timeline. No two attempts share it, so output named by it cannot be mixed up."""
+
+    timeline: int
+    epoch: int
+
+
+class Sink(Protocol):
+    """Output that is prepared with an epoch and published with its checkpoint.
+
+    Between prepare and commit the process may die, and another one, perhaps on another machine, carries on. So each
+    call is told the epoch, may come twice, and relies on nothing in memory.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def commit(self, ref: EpochRef) -> None:
+        """Publish what was prepared for an epoch. Called again after a crash; a second call changes nothing."""
+
+    def roll_back(self, ref: EpochRef) -> None:
+        """Discard what was prepared for an epoch that will not be committed. Nothing there is a success."""
+
+    def retain(self, history: Lineage) -> None:
+        """Discard the output of every epoch that is not part of the history, published or not.
+
+        Called when a writer starts: after going back to an older checkpoint, what came after it must vanish.
+        """
