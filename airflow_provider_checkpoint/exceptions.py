@@ -16,6 +16,7 @@
     │   ├── CheckpointConflictError ....... another checkpoint stands under this id       (FileExistsError)
     │   ├── CheckpointInUseError .......... other checkpoints need artifacts of this one
     │   ├── FencedWriterError ............. a newer timeline exists: this writer must stop
+    │   ├── SnapshotCancelledError ........ the snapshot was given up; take a new one      (CancelledError)
     │   └── CorruptError .................. bytes that are not what they claim to be      (ValueError)
     │       ├── CorruptManifestError ........... a manifest or pointer
     │       └── CorruptArtifactError ........... a state file
@@ -26,6 +27,7 @@
         ├── UnfencedStoreError ............ the store ignores conditional writes
         ├── NoRecoveryPointError .......... no checkpoint fits; a fresh start must be asked for  (LookupError)
         ├── ConfirmationNeededError ....... a plan is unusual enough to ask first
+        ├── InputGoneError ................ input that must be read again is no longer there  (LookupError)
         ├── NoEvidenceError ............... what is needed cannot be told, so nothing is removed
         └── ForkedProcessError ............ the object store client cannot live in this forked process
 
@@ -35,6 +37,7 @@ to look at or type next). Errors also inherit the fitting builtin, so ``except F
 
 from __future__ import annotations
 
+from concurrent.futures import CancelledError
 from typing import Any
 
 
@@ -118,6 +121,10 @@ class FencedWriterError(PermanentError):
     """A newer timeline exists: whoever writes for an older one is a zombie and must stop."""
 
 
+class SnapshotCancelledError(PermanentError, CancelledError):
+    """The snapshot was given up, by its caller or because its owner ended. Nothing of it was committed."""
+
+
 class CorruptError(PermanentError, ValueError):
     """Bytes that are not what they claim to be."""
 
@@ -162,6 +169,10 @@ class NoRecoveryPointError(AttentionError, LookupError):
 
 class ConfirmationNeededError(AttentionError):
     """A plan would remove unusually much, or is outdated: a person must look and confirm."""
+
+
+class InputGoneError(AttentionError, LookupError):
+    """Input that a restart would have to read again is no longer there."""
 
 
 class NoEvidenceError(AttentionError):

@@ -32,6 +32,7 @@ from airflow_provider_checkpoint.exceptions import (
     AccessDeniedError,
     BlobNotFoundError,
     CheckpointError,
+    InvalidKeyError,
     StoreUnavailableError,
     UnsupportedError,
 )
@@ -55,6 +56,8 @@ class _Spelling:
     replace: Callable[[AbstractFileSystem, str, bytes], None]
     atomic_write: bool
     durable: bool = True
+    shared_files: bool = False
+    """Everyone who opens a file gets the same one, position included, so it must be read in one go."""
 
 
 class FsspecBlobs(BlobStore):
@@ -91,6 +94,10 @@ class FsspecBlobs(BlobStore):
     def stream(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[Buffer]:
         info = self._require(key)
         left = max(0, info.size - start if length is None else min(length, info.size - start))
+        if self._spelling.shared_files:
+            with self._errors(key):
+                yield self._fs.cat_file(self._full(key), start=start, end=start + left)
+            return
         with self._errors(key), self._fs.open(self._full(key), "rb") as file:
             if left:
                 file.seek(start)
@@ -132,7 +139,7 @@ class FsspecBlobs(BlobStore):
             return self._create_unfenced(key, data)
 
         def put() -> None:
-            with self._errors(key):
+            with self._errors(key, conditional=True):
                 exclusive(self._fs, full, data)
 
         return settle_create(self, key, data, put, self._backoff)
@@ -151,7 +158,7 @@ class FsspecBlobs(BlobStore):
         if expected is not None:
             raise UnsupportedError("this filesystem has no compare-and-swap", subject=self._name(key))
         with self._errors(key):
-            self._spelling.replace(self._fs, full, body)
+            self._spelling.replace(self._fs, full, b"".join(Body(body)))
         return None
 
     # -- list ----------------------------------------------------------------------------------------------------
@@ -203,6 +210,12 @@ class FsspecBlobs(BlobStore):
     # -- names and errors ----------------------------------------------------------------------------------------
 
     def _full(self, key: str) -> str:
+        if self._spelling is _S3 and "?versionId=" in key:
+            raise InvalidKeyError(
+                "s3fs takes '?versionId=' in a name for the version of another object",
+                subject=repr(key),
+                hint="Choose another name, or open the store with client='obstore'.",
+            )
         return f"{self._path}/{check_key(key)}"
 
     def _key(self, name: str) -> str:
@@ -212,13 +225,19 @@ class FsspecBlobs(BlobStore):
         return f"{self.uri}/{key}" if key else self.uri
 
     @contextlib.contextmanager
-    def _errors(self, key: str) -> Iterator[None]:
+    def _errors(self, key: str, *, conditional: bool = False) -> Iterator[None]:
         try:
             yield
         except (CheckpointError, ConditionFailedError):
             raise
         except FileExistsError as error:
-            raise ConditionFailedError(str(error)) from error
+            if conditional:
+                raise ConditionFailedError(str(error)) from error
+            raise InvalidKeyError(
+                "the name is taken by something of another kind",
+                subject=self._name(key),
+                hint="On most filesystems a name is an object or a folder, not both.",
+            ) from error
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
             raise BlobNotFoundError("no such object", subject=self._name(key)) from error
         except PermissionError as error:
@@ -227,7 +246,7 @@ class FsspecBlobs(BlobStore):
             ) from error
         except Exception as error:
             # Filesystems raise whatever their client library raises; every such fault is one we may try again.
-            if _condition_failed(error):
+            if conditional and _condition_failed(error):
                 raise ConditionFailedError(str(error)) from error
             raise StoreUnavailableError(
                 f"the filesystem failed ({type(error).__name__})", subject=self._name(key), hint=str(error)
@@ -323,7 +342,7 @@ _LOCAL = _Spelling(_create_local, _replace_local, atomic_write=True, durable=Fal
 _S3 = _Spelling(_create_by_pipe, _replace_by_pipe, atomic_write=True)
 _GCS = _Spelling(_create_gcs, _replace_by_pipe, atomic_write=True)
 _AZURE = _Spelling(_create_by_pipe, _replace_by_pipe, atomic_write=True)
-_MEMORY = _Spelling(_create_memory, _replace_memory, atomic_write=True, durable=False)
+_MEMORY = _Spelling(_create_memory, _replace_memory, atomic_write=True, durable=False, shared_files=True)
 _UNKNOWN = _Spelling(None, _replace_by_move, atomic_write=False, durable=False)
 _SPELLINGS = {
     "file": _LOCAL,

@@ -92,7 +92,11 @@ class MemoryBlobs(BlobStore):
     def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         prefix = f"{check_folder(folder)}/" if folder else ""
         for key in list(self._objects):
-            if key.startswith(prefix) and temporary in (None, is_temporary(key)) and (info := self.stat(key)) is not None:
+            if (
+                key.startswith(prefix)
+                and temporary in (None, is_temporary(key))
+                and (info := self.stat(key)) is not None
+            ):
                 yield info
 
     def folders(self, folder: str = "") -> Iterator[str]:

@@ -12,12 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from airflow_provider_checkpoint.blobs import _fork
 from airflow_provider_checkpoint.blobs._body import Body
+from airflow_provider_checkpoint.blobs._feed import feed
 from airflow_provider_checkpoint.blobs._object_errors import translate
 from airflow_provider_checkpoint.blobs._protocol import (
     BlobInfo,
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 _READ_CHUNK = 1024 * 1024
 _LIST_CHUNK = 1000
+_MARK = "writer"
 _PART = 16 * 1024 * 1024
 #: The client spreads one call over several requests at once, so a batch holds several requests' worth of keys.
 _DELETE_BATCHES = (10_000, 1_000, 100, 1)
@@ -108,8 +111,9 @@ class ObjectBlobs(BlobStore):
 
     def stream(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[Buffer]:
         check_key(key)
-        if length == 0 or start > 0:
-            # A range that starts past the end is an error to the store but an empty answer to us.
+        if length is not None or start > 0:
+            # A range that starts past the end, be it at the first byte of an empty object, is an error to the store but
+            # an empty answer to us.
             size = self._require(key).size
             if length == 0 or start >= size:
                 return
@@ -121,7 +125,7 @@ class ObjectBlobs(BlobStore):
         version: str | None = None
         while True:
             try:
-                with self._errors(key):
+                with self._errors(key, conditional=version is not None):
                     options = _range_options(start, stop, version)
                     result = obstore.get(self._store, key, options=options)
                     version = result.meta["e_tag"]
@@ -176,10 +180,10 @@ class ObjectBlobs(BlobStore):
         parts = chain([start], body)
         try:
             with body.own_errors(), self._errors(temporary):
-                obstore.put(self._store, temporary, parts, use_multipart=True, chunk_size=_PART, max_concurrency=4)
+                feed(parts, lambda parts: self._upload(temporary, parts))
 
             def take_name() -> None:
-                with self._errors(key):
+                with self._errors(key, conditional=True):
                     obstore.copy(self._store, temporary, key, overwrite=False)
 
             return settle_large_create(self, key, body.digest, take_name, self._backoff)
@@ -191,13 +195,29 @@ class ObjectBlobs(BlobStore):
         check_new_key(key)
         if expected is None:
             return self._put(key, body, "overwrite")
+        # Another writer may send the very same bytes, so what tells our write from theirs is a mark beside them.
+        mark = uuid4().hex
         return settle_replace(
-            self, key, body, lambda: self._put(key, body, {"e_tag": expected}), self._backoff, expected=expected
+            lambda: self._put(key, body, {"e_tag": expected}, mark),
+            lambda: self._version_and_mark(key),
+            self._backoff,
+            expected=expected,
+            mark=mark,
+            subject=self._name(key),
         )
 
-    def _put(self, key: str, body: bytes, mode: obstore.PutMode) -> str | None:
+    def _put(self, key: str, body: bytes, mode: obstore.PutMode, mark: str | None = None) -> str | None:
+        marks: obstore.Attributes | None = None if mark is None else {_MARK: mark}
+        with self._errors(key, conditional=mode != "overwrite"):
+            return obstore.put(self._store, key, body, mode=mode, attributes=marks, use_multipart=False)["e_tag"]
+
+    def _version_and_mark(self, key: str) -> tuple[str | None, str | None]:
         with self._errors(key):
-            return obstore.put(self._store, key, body, mode=mode, use_multipart=False)["e_tag"]
+            found = obstore.get(self._store, key, options={"head": True})
+            return found.meta["e_tag"], found.attributes.get(_MARK)
+
+    def _upload(self, key: str, parts: Iterator[bytes]) -> None:
+        obstore.put(self._store, key, parts, use_multipart=True, chunk_size=_PART, max_concurrency=4)
 
     # -- list ----------------------------------------------------------------------------------------------------
 
@@ -267,12 +287,15 @@ class ObjectBlobs(BlobStore):
         return f"{self._uri}/{key}" if key else self._uri
 
     @contextmanager
-    def _errors(self, key: str) -> Iterator[None]:
+    def _errors(self, key: str, *, conditional: bool = False) -> Iterator[None]:
         try:
             yield
         except (CheckpointError, ConditionFailedError):
             raise
         except (AlreadyExistsError, PreconditionError) as error:
+            # The client speaks of a condition for every 409 and 412, also where none was set.
+            if not conditional:
+                raise translate(error, self._name(key)) from error
             raise ConditionFailedError(str(error).partition("\n")[0]) from error
         except (BaseError, FileNotFoundError, ValueError, NotImplementedError) as error:
             raise translate(error, self._name(key)) from error
@@ -290,4 +313,9 @@ def _range_options(start: int, stop: int | None, version: str | None) -> GetOpti
 
 
 def _info(meta: obstore.ObjectMeta) -> BlobInfo:
-    return BlobInfo(meta["path"], meta["size"], meta["last_modified"], meta["e_tag"])
+    return BlobInfo(meta["path"], meta["size"], meta["last_modified"], _version(meta["e_tag"]))
+
+
+def _version(e_tag: str | None) -> str | None:
+    """An entity tag as the store sends it in a header; Azure leaves out the quotes in a listing."""
+    return e_tag if e_tag is None or e_tag.endswith('"') else f'"{e_tag}"'

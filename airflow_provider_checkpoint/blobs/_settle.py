@@ -121,23 +121,29 @@ def settle_large_create(
 
 
 def settle_replace(
-    store: BlobStore, key: str, body: bytes, put: Callable[[], str | None], backoff: Backoff, *, expected: str
+    put: Callable[[], str | None],
+    version_and_mark: Callable[[], tuple[str | None, str | None]],
+    backoff: Backoff,
+    *,
+    expected: str,
+    mark: str,
+    subject: str,
 ) -> str | None:
-    """Compare-and-swap: the expected version still there means try again, our bytes mean done, others mean lost."""
-    subject = f"{store.uri}/{key}"
+    """Compare-and-swap: our mark there means done, the expected version means try again, anything else means lost."""
 
     def write() -> tuple[str | None]:
         return (put(),)
 
     def look() -> tuple[str | None] | None:
         try:
-            there, version = store.read_versioned(key)
+            version, there = version_and_mark()
         except BlobNotFoundError:
             raise BlobChangedError("the object was removed by another writer", subject=subject) from None
+        # The mark first: where versions are hashes of the bytes, ours may equal the one we expected.
+        if there == mark:
+            return (version,)
         if version == expected:
             return None
-        if there == body:
-            return (version,)
         raise BlobChangedError("the object was replaced by another writer", subject=subject)
 
     return settle(write, look, backoff, subject=subject)[0]

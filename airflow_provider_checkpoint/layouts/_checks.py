@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def artifact_check(blobs: BlobStore, artifact: Artifact, depth: Depth) -> Check:
     """Presence and size; from depth ``content`` on, the digest, which is streamed and not held."""
     if depth.includes(Depth.CONTENT) and artifact.sha256 is not None:
-        return Check(artifact.key, artifact.size or 0, lambda: digest_issues(blobs, artifact))
-    return Check(artifact.key, 0, lambda: presence_issues(blobs, artifact))
+        return Check(artifact.key, artifact.size or 0, lambda: digest_issues(blobs, artifact), (artifact,))
+    return Check(artifact.key, 0, lambda: presence_issues(blobs, artifact), (artifact,))
 
 
 def presence_issues(blobs: BlobStore, artifact: Artifact) -> list[Issue]:

@@ -94,7 +94,8 @@ _PARSERS = {"kafka": _kafka, "postgres_cdc": _postgres, "mysql_cdc": _mysql, "fi
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    # No offset has more digits than an unsigned 64-bit number; int() would refuse thousands of them.
+    return len(text) <= 20 and text.isascii() and text.isdigit()
 
 
 def _given(**values: str | None) -> dict[str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from airflow_provider_checkpoint.blobs import BlobStore
-    from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth, Issue
+    from airflow_provider_checkpoint.model import Artifact, Checkpoint, CheckpointId, Depth, Issue
 
 #: Folders beside the checkpoints, the same in every layout, where the lifecycle keeps its records.
 HOUSEKEEPING = frozenset({"audit", "decisions", "ledger", "pins", "timelines", "trash"})
@@ -54,6 +54,9 @@ class Check:
     """Bytes it is expected to read."""
     run: Callable[[], list[Issue]]
     """Answers with what is wrong. Raises TransientError or AttentionError if the store could not be asked."""
+    claims: tuple[Artifact, ...] = ()
+    """What the manifest says of the objects that are read. Two checks with equal subject and claims are the same proof,
+    so what several checkpoints share is read once; a check without claims stands for itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.lifecycle.plans import Distance
@@ -17,6 +18,8 @@ from airflow_provider_checkpoint.model import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 
 
 def offsets_of(position: SourcePosition) -> dict[str, int]:
@@ -66,7 +69,8 @@ def _sources(chosen: Checkpoint, head: Checkpoint) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for name, position in sorted(head.sources.items()):
         then = offsets_of(chosen.sources[name]) if name in chosen.sources else {}
-        ahead = {part: offset - then.get(part, 0) for part, offset in sorted(offsets_of(position).items())}
+        # Where only the head has a position, the source begins at an offset that nobody here knows.
+        ahead = {part: offset - then[part] for part, offset in sorted(offsets_of(position).items()) if part in then}
         again = {part: count for part, count in ahead.items() if count > 0}
         if again:
             found[name] = again
@@ -74,11 +78,8 @@ def _sources(chosen: Checkpoint, head: Checkpoint) -> dict[str, dict[str, int]]:
 
 
 def _lsn(text: str) -> int | None:
-    high, slash, low = text.partition("/")
-    try:
-        return (int(high, 16) << 32) + int(low, 16) if slash else None
-    except ValueError:
-        return None
+    match = _LSN.fullmatch(text)
+    return None if match is None else (int(match[1], 16) << 32) + int(match[2], 16)
 
 
 def _is_number(text: str) -> bool:

@@ -147,6 +147,8 @@ class Executor:
 
     def undelete(self, checkpoint_id: CheckpointId) -> Report:
         """Put a checkpoint back from the trash."""
+        # First: a run that has nothing to do leaves no record.
+        trash.require_entry(self._blobs, checkpoint_id)
         run = self._begin("undelete", {"checkpoint_id": checkpoint_id.value})
         entry = trash.undelete(self._blobs, checkpoint_id)
         done = Outcome(subject=str(checkpoint_id), done=True, message=f"back, {len(entry.artifacts)} artifacts")

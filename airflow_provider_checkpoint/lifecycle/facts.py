@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,7 +13,7 @@ from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, read_trash
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Pin, Severity, SinkState, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from airflow_provider_checkpoint.blobs import BlobStore
     from airflow_provider_checkpoint.layouts._protocol import Examination, Layout
@@ -26,8 +27,23 @@ Answer = TypeVar("Answer")
 
 def side_by_side(act: Callable[[Given], Answer], items: Iterable[Given], *, width: int = WIDTH) -> list[Answer]:
     """Map over items with several threads; answers in order; the first error is raised."""
+    return list(streaming(act, items, width=width))
+
+
+def streaming(act: Callable[[Given], Answer], items: Iterable[Given], *, width: int = WIDTH) -> Iterator[Answer]:
+    """The same, a few answers at a time, so that memory does not grow with the number of items."""
+    pending: deque[Future[Answer]] = deque()
     with ThreadPoolExecutor(width) as pool:
-        return list(pool.map(act, items))
+        try:
+            for item in items:
+                pending.append(pool.submit(act, item))
+                if len(pending) >= 4 * width:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +77,14 @@ class Survey:
 
 
 def survey(layout: Layout) -> Survey:
-    """Read every manifest and every record. Costs a few listings and one read per checkpoint."""
+    """Read every manifest and every record. Costs a few listings and one read per checkpoint.
+
+    The trash is looked at before and after the manifests, so that a checkpoint that is pruned or undeleted meanwhile is
+    seen in one place or the other.
+    """
+    trash = {entry.checkpoint_id: entry for entry in read_trash(layout)}
     found = side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates())
+    trash |= {entry.checkpoint_id: entry for entry in read_trash(layout)}
     timelines = read_timelines(layout.blobs)
     return Survey(
         known=tuple(known for known in found if known is not None),
@@ -70,7 +92,7 @@ def survey(layout: Layout) -> Survey:
         timelines=tuple(timelines),
         lineage=lineage(timelines),
         ledger=read_ledger(layout.blobs, layout),
-        trash=tuple(read_trash(layout)),
+        trash=tuple(trash.values()),
     )
 
 

@@ -18,12 +18,13 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import IO, TYPE_CHECKING
 
-from airflow_provider_checkpoint.blobs import BlobInfo, is_temporary
-from airflow_provider_checkpoint.exceptions import NoEvidenceError
+from airflow_provider_checkpoint.blobs import BlobInfo, check_key, is_temporary
+from airflow_provider_checkpoint.exceptions import InvalidKeyError, NoEvidenceError
 from airflow_provider_checkpoint.layouts._protocol import Named, Role
-from airflow_provider_checkpoint.lifecycle.facts import look_at, side_by_side
+from airflow_provider_checkpoint.lifecycle.facts import look_at, streaming
 from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision, OrphanPlan, PathItem
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.spans import format_size, format_span
@@ -47,8 +48,9 @@ _BATCH = 5_000
 class KeySet:
     """A set of names in eight bytes each. May claim to hold a name it does not; never denies one it does."""
 
-    def __init__(self, keys: Iterable[str]) -> None:
-        self._hashes = array("Q", sorted({_hash(key) for key in keys}))
+    def __init__(self, keys: Iterable[str] = (), *, hashes: Iterable[int] = ()) -> None:
+        ordered = sorted(chain(map(_hash, keys), hashes))
+        self._hashes = array("Q", (value for value, _ in groupby(ordered)))
 
     def __contains__(self, key: str) -> bool:
         wanted = _hash(key)
@@ -60,7 +62,8 @@ class KeySet:
 
 
 def _hash(key: str) -> int:
-    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
+    # A name from a disk need not be text; it must not stop the search.
+    return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Evidence:
     needed: KeySet
     """Artifacts that a live manifest or one in the trash names."""
     manifests: int
-    """How many manifests could be read, live or in the trash."""
+    """How many live manifests could be read."""
     trashed: frozenset[CheckpointId]
     newest: CheckpointId | None
     """The highest committed id."""
@@ -101,7 +104,18 @@ def judge(
         return OrphanDecision.DEFER, "the store does not tell its age"
     if modified > now - age:
         return OrphanDecision.DEFER, f"younger than {format_span(age)}"
+    if not _is_key(key):
+        return OrphanDecision.SKIP_UNKNOWN, "not a name of this layout"
     return OrphanDecision.DELETE, reason
+
+
+def _is_key(key: str) -> bool:
+    """Whether a name found on a disk is one that a store takes: it may hold what is not even text."""
+    try:
+        check_key(key)
+    except InvalidKeyError:
+        return False
+    return True
 
 
 def _active(named: Named, key: str, evidence: Evidence) -> str | None:
@@ -117,7 +131,7 @@ def _active(named: Named, key: str, evidence: Evidence) -> str | None:
 
 def question_about(deletions: int, size: int, artifacts: int, safety: Safety) -> str:
     """Why a person should confirm; empty if nothing is unusual."""
-    if artifacts and deletions / artifacts > safety.max_orphan_share and deletions > 10:
+    if artifacts and deletions / artifacts > safety.max_orphan_share and deletions > safety.few_orphans:
         share = f"{deletions / artifacts:.0%}"
         return (
             f"{share} of all artifacts would be removed; more than {safety.max_orphan_share:.0%} looks like a mistake"
@@ -145,12 +159,25 @@ def plan_orphans(layout: Layout, *, now: datetime, safety: Safety = SAFE) -> Orp
 
 
 def gather_evidence(layout: Layout) -> Evidence:
-    """Read every manifest, live and in the trash. Call after the objects were listed, never before."""
-    keys: list[str] = []
+    """Read every manifest, live and in the trash. Call after the objects were listed, never before.
+
+    A checkpoint may be pruned or undeleted meanwhile. The trash is read before and after the live manifests, so it is
+    seen in one place or the other.
+    """
+    hashes = array("Q")
+    trashed: set[CheckpointId] = set()
     manifests = 0
     newest: CheckpointId | None = None
     unreadable: CheckpointId | None = None
-    for known in side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates()):
+
+    def look_into_trash() -> None:
+        for entry in read_trash(layout):
+            if entry.purged is None:
+                trashed.add(entry.checkpoint_id)
+                hashes.extend(map(_hash, entry.artifacts))
+
+    look_into_trash()
+    for known in streaming(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates()):
         if known is None:
             continue
         newest = known.id
@@ -158,14 +185,9 @@ def gather_evidence(layout: Layout) -> Evidence:
             unreadable = known.id
         else:
             manifests += 1
-            keys.extend(artifact.key for artifact in known.checkpoint.artifacts)
-    trashed = set()
-    for entry in read_trash(layout):
-        if entry.purged is None:
-            trashed.add(entry.checkpoint_id)
-            keys.extend(entry.artifacts)
-            manifests += 1
-    return Evidence(KeySet(keys), manifests, frozenset(trashed), newest, unreadable)
+            hashes.extend(_hash(artifact.key) for artifact in known.checkpoint.artifacts)
+    look_into_trash()
+    return Evidence(KeySet(hashes=hashes), manifests, frozenset(trashed), newest, unreadable)
 
 
 def _plan(
@@ -187,7 +209,9 @@ def _plan(
         if counts[decision] <= limit:
             size += info.size if decision is OrphanDecision.DELETE else 0
             items.append(
-                PathItem(path=info.key, action=decision, reasons=(reason,), bytes=info.size, version=info.version)
+                PathItem(
+                    path=_text(info.key), action=decision, reasons=(reason,), bytes=info.size, version=info.version
+                )
             )
     return OrphanPlan(
         uri=layout.blobs.uri,
@@ -200,6 +224,11 @@ def _plan(
         truncated=counts[OrphanDecision.DELETE] > safety.max_orphan_items,
         question=question_about(counts[OrphanDecision.DELETE], size, artifacts, safety),
     )
+
+
+def _text(key: str) -> str:
+    """A name that can be shown and goes through JSON; for every name that a store takes, the name itself."""
+    return key.encode("utf-8", "backslashreplace").decode()
 
 
 def _list_into(spool: IO[bytes], layout: Layout) -> Counter[Role]:

@@ -177,6 +177,7 @@ class RecoveryPlan(_Plan):
     skipped: tuple[Skipped, ...] = ()
     examined: int = 0
     distance: Distance | None = None
+    """None for a fresh start, which does everything again."""
     sinks: tuple[SinkAction, ...] = ()
     warnings: tuple[str, ...] = ()
 

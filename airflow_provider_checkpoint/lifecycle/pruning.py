@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.blobs import sha256_of
-from airflow_provider_checkpoint.exceptions import BlobNotFoundError, NoEvidenceError
+from airflow_provider_checkpoint.exceptions import BlobNotFoundError, NoEvidenceError, StoreUnavailableError
 from airflow_provider_checkpoint.lifecycle.facts import (
     Known,
     Survey,
@@ -134,10 +134,17 @@ def _prove(
     newest: CheckpointId | None = None
     found = 0
     proven: list[Item] = []
-    for item in sorted(items, key=lambda item: (item.created, item.id), reverse=True):
+    for item in sorted(items, key=lambda item: item.id, reverse=True):
         checkpoint = checkpoints[item.id]
         if found < wanted and item.restorable and item.on_branch and item.created <= now and checkpoint is not None:
             result = validate_examined(layout, checkpoint, depth)
+            if not result.proven:
+                # What could not be asked is not broken; and without an answer, nothing older may go for it.
+                raise StoreUnavailableError(
+                    f"checkpoint {item.id} could not be examined: {result.reason}",
+                    subject=layout.blobs.uri,
+                    hint="The store did not answer for all of its parts. Try again; nothing is known to be wrong.",
+                )
             if not result.valid:
                 proven.append(replace(item, restorable=False, unfit=result.reason))
                 continue

@@ -1,12 +1,13 @@
 """What the lifecycle writes down beside the checkpoints: pins, the ledger of proofs, the audit trail.
 
 The trash is in ``trash``, timelines are in ``timelines``. All records are small, created and never edited, so no two
-writers can disturb each other.
+writers can disturb each other; only a pin may be prolonged, by compare-and-swap.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, unquote
@@ -15,6 +16,7 @@ from uuid import uuid4
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from airflow_provider_checkpoint.exceptions import (
+    BlobChangedError,
     BlobNotFoundError,
     CheckpointConflictError,
     CheckpointNotFoundError,
@@ -25,12 +27,13 @@ from airflow_provider_checkpoint.layouts._json import parse_model, read_object
 from airflow_provider_checkpoint.model import CheckpointId, Depth, Issue, Pin, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from airflow_provider_checkpoint.blobs import BlobStore
     from airflow_provider_checkpoint.layouts._protocol import Layout
 
 _RECORD_LIMIT = 16 * 1024 * 1024
+_NAME_LIMIT = 150
 _STAMP = "%Y%m%dT%H%M%S.%fZ"
 
 
@@ -47,12 +50,18 @@ def parse_stamp(text: str) -> datetime:
 
 
 def pin_key(name: str) -> str:
-    if not name or len(quote(name, safe="")) > 150:
+    try:
+        # A name of dots only would be a folder of its own.
+        quoted = quote(name, safe="").replace(".", "%2E")
+    except UnicodeEncodeError:
+        quoted = ""
+    if not 1 <= len(quoted) <= _NAME_LIMIT:
         raise ConfigurationError(
-            "a pin needs a name of 1 to 150 characters", subject=repr(name), hint="For example: before-migration."
+            f"a pin needs a name of 1 to {_NAME_LIMIT} plain characters (others count three or more)",
+            subject=repr(name),
+            hint="For example: before-migration.",
         )
-    # A name of dots only would be a folder of its own.
-    return f"pins/{quote(name, safe='').replace('.', '%2E')}.json"
+    return f"pins/{quoted}.json"
 
 
 def read_pins(blobs: BlobStore) -> list[Pin]:
@@ -68,18 +77,29 @@ def read_pins(blobs: BlobStore) -> list[Pin]:
 
 
 def add_pin(blobs: BlobStore, pin: Pin) -> None:
-    """Set a pin. The same name on another checkpoint is a conflict: a pin is a promise and does not move by itself."""
+    """Set a pin. Afterwards one of this name holds the checkpoint for at least as long as asked.
+
+    The same name on another checkpoint is a conflict: a pin is a promise and does not move by itself.
+    """
     key = pin_key(pin.name)
-    outcome = blobs.create(key, pin.model_dump_json(indent=2).encode())
-    if outcome.created:
-        return
-    existing = parse_model(Pin, read_object(blobs, key, limit=_RECORD_LIMIT), subject=key)
-    if existing.checkpoint_id != pin.checkpoint_id:
-        raise CheckpointConflictError(
-            f"the pin {pin.name!r} is on checkpoint {existing.checkpoint_id}",
-            subject=blobs.uri,
-            hint=f"Remove it first (unpin {pin.name}), or choose another name.",
-        )
+    while not blobs.create(key, pin.model_dump_json(indent=2).encode()).created:
+        standing = blobs.stat(key)
+        if standing is None:
+            continue  # Removed since.
+        existing = parse_model(Pin, read_object(blobs, key, limit=_RECORD_LIMIT), subject=key)
+        if existing.checkpoint_id != pin.checkpoint_id:
+            raise CheckpointConflictError(
+                f"the pin {pin.name!r} is on checkpoint {existing.checkpoint_id}",
+                subject=blobs.uri,
+                hint=f"Remove it first (unpin {pin.name}), or choose another name.",
+            )
+        if existing.expires is None or (pin.expires is not None and pin.expires <= existing.expires):
+            return
+        longer = existing.model_copy(update={"expires": pin.expires})
+        version = standing.version if blobs.capabilities.compare_and_swap else None
+        with suppress(BlobChangedError):
+            blobs.replace(key, longer.model_dump_json(indent=2).encode(), expected=version)
+            return
 
 
 def remove_pin(blobs: BlobStore, name: str) -> Pin:
@@ -112,47 +132,88 @@ class Proof(BaseModel):
     proven: AwareDatetime
     issues: list[Issue] = []
 
+    def replaces(self, earlier: Proof) -> bool:
+        """Whether an earlier proof no longer counts: a shallow look undoes a deep one only if it found errors."""
+        return self.depth.includes(earlier.depth) or not self.valid
+
 
 #: The name tells everything but the issues, so that one listing is the whole ledger.
-_PROOF = re.compile(r"ledger/([^/]+)/(\d{8}T\d{6}\.\d{6}Z)-(structure|presence|content|restore)-(valid|invalid)\.json")
+_PROOF = re.compile(
+    r"ledger/([^/]+)/([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-(structure|presence|content|restore)-(valid|invalid)\.json"
+)
 
 
 def read_ledger(blobs: BlobStore, layout: Layout) -> dict[CheckpointId, Proof]:
-    """The latest proof per checkpoint, without its issues: one listing, no reads."""
-    ledger: dict[CheckpointId, Proof] = {}
+    """The proof that counts per checkpoint, without its issues: one listing, no reads."""
+    found: dict[CheckpointId, list[Proof]] = {}
     for info in blobs.list("ledger"):
-        match = _PROOF.fullmatch(info.key)
-        if match is None:
-            continue
-        try:
-            checkpoint_id = layout.parse_id(unquote(match[1]))
-        except ConfigurationError:
-            continue
-        proof = Proof(
-            checkpoint_id=checkpoint_id,
-            depth=Depth(match[3]),
-            valid=match[4] == "valid",
-            proven=parse_stamp(match[2]),
-        )
-        if checkpoint_id not in ledger or proof.proven > ledger[checkpoint_id].proven:
-            ledger[checkpoint_id] = proof
-    return ledger
+        proof = _proof_named(info.key, layout.parse_id)
+        if proof is not None:
+            found.setdefault(proof.checkpoint_id, []).append(proof)
+    return {checkpoint_id: _that_counts(proofs) for checkpoint_id, proofs in found.items()}
+
+
+def read_proof(blobs: BlobStore, checkpoint_id: CheckpointId) -> Proof | None:
+    """The proof of one checkpoint that counts, with what was found; None if there is none that can be read."""
+    proofs = _proofs_of(blobs, checkpoint_id)
+    if not proofs:
+        return None
+    key = _proof_key(_that_counts(proofs))
+    try:
+        return parse_model(Proof, read_object(blobs, key, limit=_RECORD_LIMIT), subject=key)
+    except (BlobNotFoundError, CorruptManifestError):
+        return None
 
 
 def add_proof(blobs: BlobStore, proof: Proof) -> None:
-    """Record a proof, then drop older ones of the same checkpoint."""
-    folder = f"ledger/{quote(str(proof.checkpoint_id), safe='')}"
+    """Record a proof, then drop those of the same checkpoint that it replaces."""
+    blobs.create(_proof_key(proof), proof.model_dump_json(indent=2).encode())
+    earlier = [each for each in _proofs_of(blobs, proof.checkpoint_id) if _order(each) < _order(proof)]
+    # Safe to remove: they no longer count. Failures are harmless for the same reason.
+    replaced = [_proof_key(each) for each in earlier if proof.replaces(each)]
+    if replaced:
+        blobs.delete(replaced)
+
+
+def _proof_key(proof: Proof) -> str:
     verdict = "valid" if proof.valid else "invalid"
-    key = f"{folder}/{stamp(proof.proven)}-{proof.depth}-{verdict}.json"
-    blobs.create(key, proof.model_dump_json(indent=2).encode())
-    # Safe to remove: a newer proof of the same checkpoint stands. Failures are harmless, the newest counts.
-    older = [info.key for info in blobs.list(folder) if info.key < key and _PROOF.fullmatch(info.key)]
-    if older:
-        blobs.delete(older)
+    return f"{_ledger_folder(proof.checkpoint_id)}/{stamp(proof.proven)}-{proof.depth}-{verdict}.json"
+
+
+def _proof_named(key: str, parse_id: Callable[[str], CheckpointId]) -> Proof | None:
+    """What the name of a record says, all but the issues; None if it is not a name that we would give."""
+    match = _PROOF.fullmatch(key)
+    if match is None:
+        return None
+    try:
+        checkpoint_id, proven = parse_id(unquote(match[1])), parse_stamp(match[2])
+    except (ConfigurationError, ValueError):
+        return None  # No such id, or no such day.
+    return Proof(checkpoint_id=checkpoint_id, depth=Depth(match[3]), valid=match[4] == "valid", proven=proven)
+
+
+def _proofs_of(blobs: BlobStore, checkpoint_id: CheckpointId) -> list[Proof]:
+    named = (_proof_named(key, lambda _: checkpoint_id) for key in ledger_keys(blobs, checkpoint_id))
+    return [proof for proof in named if proof is not None]
+
+
+def _that_counts(proofs: Iterable[Proof]) -> Proof:
+    counts, *later = sorted(proofs, key=_order)
+    for proof in later:
+        counts = proof if proof.replaces(counts) else counts
+    return counts
+
+
+def _order(proof: Proof) -> tuple[datetime, int, bool]:
+    return proof.proven, proof.depth.rank, not proof.valid
+
+
+def _ledger_folder(checkpoint_id: CheckpointId) -> str:
+    return f"ledger/{quote(str(checkpoint_id), safe='')}"
 
 
 def ledger_keys(blobs: BlobStore, checkpoint_id: CheckpointId) -> list[str]:
-    return [info.key for info in blobs.list(f"ledger/{quote(str(checkpoint_id), safe='')}")]
+    return [info.key for info in blobs.list(_ledger_folder(checkpoint_id))]
 
 
 def proof_of(checkpoint_id: CheckpointId, depth: Depth, issues: list[Issue], now: datetime) -> Proof:

@@ -16,9 +16,9 @@ from airflow_provider_checkpoint.exceptions import (
     NoRecoveryPointError,
     StoreUnavailableError,
 )
-from airflow_provider_checkpoint.lifecycle.distance import offset_of, replay_distance
+from airflow_provider_checkpoint.lifecycle.distance import offset_of, offsets_of, replay_distance
 from airflow_provider_checkpoint.lifecycle.facts import decided, look_at, unsettled_sinks
-from airflow_provider_checkpoint.lifecycle.plans import Distance, RecoveryPlan, SinkAction, SkipCode, Skipped
+from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, SinkAction, SkipCode, Skipped
 from airflow_provider_checkpoint.lifecycle.records import read_pins
 from airflow_provider_checkpoint.lifecycle.spans import format_span
 from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
@@ -90,6 +90,20 @@ class Wish:
                 f"strategy {self.strategy} needs {' and '.join(missing)}",
                 hint=f"For example: {_EXAMPLES[self.strategy]}",
             )
+        # Whoever names a limit believes that it counts.
+        used = (*needed, *_MAY_HAVE.get(self.strategy, ()))
+        ignored = [name for name in _LIMITS if name not in used and getattr(self, name) is not None]
+        if ignored:
+            raise ConfigurationError(
+                f"strategy {self.strategy} does not look at {' and '.join(ignored)}",
+                hint="Leave it out, or choose the strategy that uses it.",
+            )
+        if self.at is not None and self.at.tzinfo is None:
+            raise ConfigurationError("a time without a zone", subject=str(self.at), hint="Write 2026-11-15T14:05Z.")
+        if self.hash_policy == "require" and self.pipeline_hash is None:
+            raise ConfigurationError(
+                "hash_policy 'require' needs the pipeline_hash of the job", hint="Give it, or choose another policy."
+            )
 
 
 _NEEDS: dict[Strategy, tuple[str, ...]] = {
@@ -101,6 +115,11 @@ _NEEDS: dict[Strategy, tuple[str, ...]] = {
     Strategy.BEFORE_OFFSET: ("source", "offset"),
     Strategy.PIN: ("pin",),
 }
+_MAY_HAVE: dict[Strategy, tuple[str, ...]] = {
+    Strategy.BEFORE_OFFSET: ("partition",),
+    Strategy.PIN: ("checkpoint_id",),  # The pin's own, once it has been looked up.
+}
+_LIMITS = sorted({name for names in (*_NEEDS.values(), *_MAY_HAVE.values()) for name in names})
 _EXAMPLES: dict[Strategy, str] = {
     Strategy.LATEST: "--strategy latest",
     Strategy.ID: "--strategy id --id 7",
@@ -145,10 +164,21 @@ def _past_offset(wish: Wish, checkpoint: Checkpoint) -> str | None:
         return f"has no position of source {wish.source!r}"
     offset = offset_of(position, wish.partition)
     if offset is None:
-        return f"source {wish.source!r} has no numeric offset for partition {wish.partition!r}"
+        return f"source {wish.source!r} {_no_offset(wish.partition, sorted(offsets_of(position)))}"
     if offset > wish.offset:
         return f"source {wish.source!r} had already read past {wish.offset} (next: {offset})"
     return None
+
+
+def _no_offset(partition: str | None, known: Sequence[str]) -> str:
+    if not known:
+        return "has no numeric offset"
+    named = ", ".join(known[:10])
+    return (
+        f"has several partitions: name one of {named}"
+        if partition is None
+        else f"has no offset of {partition!r}, only of {named}"
+    )
 
 
 def incompatible(wish: Wish, checkpoint: Checkpoint) -> str | None:
@@ -323,7 +353,10 @@ class _Search:
         wish = self._wish
         warnings = changes(wish, chosen) if chosen is not None else ["a fresh start: all state is given up"]
         if chosen is not None and not self._history.contains(chosen.timeline, chosen.epoch):
-            warnings.append(f"timeline {chosen.timeline} was abandoned; this goes back to it")
+            warnings.append(
+                f"timeline {chosen.timeline} was abandoned; this goes back to it, but what its sinks had published"
+                " after the fork may have been discarded since"
+            )
         if self._unreadable:
             named = ", ".join(map(str, self._unreadable[:5]))
             warnings.append(f"manifests that cannot be read ({named}) may hide sinks that published something")
@@ -340,7 +373,7 @@ class _Search:
             head=None if head is None else head.id,
             skipped=tuple(self._skipped),
             examined=self._examined,
-            distance=Distance() if chosen is None or head is None else replay_distance(chosen, self._newer),
+            distance=None if chosen is None else replay_distance(chosen, self._newer),
             sinks=sink_actions(chosen, self._newer, commit_again=commit_again),
             warnings=tuple(warnings),
         )

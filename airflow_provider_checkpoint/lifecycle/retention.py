@@ -6,6 +6,7 @@ Pure: the facts and the time are handed in.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -15,7 +16,6 @@ from airflow_provider_checkpoint.lifecycle.spans import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from datetime import datetime
 
     from airflow_provider_checkpoint.model import CheckpointId
 
@@ -45,7 +45,7 @@ class RetentionPolicy(BaseModel):
     def _known_zone(cls, name: str) -> str:
         try:
             ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError) as error:
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ValueError(f"unknown time zone {name!r}; write it like 'Europe/Berlin'") from error
         return name
 
@@ -98,11 +98,16 @@ class Verdict:
 def decide(items: Iterable[Item], policy: RetentionPolicy, now: datetime) -> list[Verdict]:
     """One verdict per item, newest first.
 
+    The newest is the one whose id was given out last, as it is for a recovery: a clock that was set back makes no
+    checkpoint older. Spans and calendar periods go by the time a checkpoint was made.
+
     Whatever the policy says, these stay: the newest restorable checkpoint, pinned and protected ones, what a kept one
     depends on, and what is dated in the future, because then a clock is wrong and its age means nothing. If nothing is
     restorable, nothing goes.
     """
-    ordered = sorted(items, key=lambda item: (item.created, item.id), reverse=True)
+    # Python compares and subtracts two times of one zone by the face of its clock, wrong when that is set back.
+    now = now.astimezone(UTC)
+    ordered = sorted(items, key=lambda item: item.id, reverse=True)
     reasons: dict[CheckpointId, list[str]] = {item.id: [] for item in ordered}
     fit = [item for item in ordered if item.restorable and item.on_branch and item.created <= now]
 
@@ -142,22 +147,24 @@ def _apply_rules(
         counted = [item for item in fit if not item.pins]
         for position, item in enumerate(counted[: policy.keep_last], start=1):
             reasons[item.id].append(f"last {position} of {policy.keep_last}")
+    by_time = sorted(fit, key=lambda item: item.created.astimezone(UTC), reverse=True)
     if policy.keep_within is not None:
         # The state at the start of the window is reached only through the newest one before it.
-        before = next((item for item in fit if item.created < now - policy.keep_within), None)
+        before = next((item for item in by_time if item.created < now - policy.keep_within), None)
         if before is not None:
             reasons[before.id].append(f"newest before the window of {policy.keep_within}")
     zone = ZoneInfo(policy.time_zone)
     for rule, unit, period in _CALENDAR:
         count = getattr(policy, rule)
         if count:
-            _keep_periods(fit, count, unit, [period(item.created.astimezone(zone)) for item in fit], reasons)
+            periods = [period(item.created.astimezone(zone)) for item in by_time]
+            _keep_periods(by_time, count, unit, periods, reasons)
     if policy.every_n_epochs is not None:
         _keep_epochs(fit, policy.every_n_epochs, reasons)
 
 
 def _keep_periods(
-    fit: Sequence[Item],
+    by_time: Sequence[Item],
     count: int,
     unit: str,
     periods: Sequence[object],
@@ -166,14 +173,14 @@ def _keep_periods(
     """The newest of each of the last ``count`` periods that have one; if there are fewer, the oldest of all as well."""
     last: object = None
     kept = 0
-    for item, current in zip(fit, periods, strict=True):
+    for item, current in zip(by_time, periods, strict=True):
         if kept == count or current == last:
             continue
         last = current
         kept += 1
         reasons[item.id].append(f"{unit} {kept} of {count}")
-    if fit and kept < count and not any(reason.startswith(f"{unit} ") for reason in reasons[fit[-1].id]):
-        reasons[fit[-1].id].append(f"{unit} (oldest there is)")
+    if by_time and kept < count and not any(reason.startswith(f"{unit} ") for reason in reasons[by_time[-1].id]):
+        reasons[by_time[-1].id].append(f"{unit} (oldest there is)")
 
 
 def _keep_epochs(fit: Sequence[Item], every: int, reasons: Mapping[CheckpointId, list[str]]) -> None:
@@ -190,7 +197,7 @@ def _keep_bases(ordered: Sequence[Item], reasons: Mapping[CheckpointId, list[str
     pending = [item for item in ordered if reasons[item.id]]
     while pending:
         item = pending.pop()
-        for base in item.bases:
+        for base in sorted(item.bases):
             if base in by_id:
                 if not reasons[base]:
                     pending.append(by_id[base])

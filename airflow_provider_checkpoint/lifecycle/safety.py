@@ -39,6 +39,9 @@ class Safety:
     max_orphan_share: float = 0.5
     """More than this share of all artifacts being orphans is more likely a mistake than litter: ask first."""
 
+    few_orphans: int = 10
+    """So few may go without asking, whatever their share: in a small store every one is a large share."""
+
     max_orphan_bytes: int | None = None
     """Likewise for their bytes, if set."""
 

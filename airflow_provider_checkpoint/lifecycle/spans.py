@@ -6,25 +6,29 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+#: No span is longer, so that no date minus a span leaves the calendar.
+MAX_SPAN = timedelta(days=365_000)
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_PART = re.compile(r"(\d+)([smhdw])")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGTP]?i?B?)", re.IGNORECASE)
-_SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "p": 10**15}
-_BINARY = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+_PART = re.compile(r"([0-9]+)([smhdw])")
+_SPAN = re.compile(r"(?:[0-9]+[smhdw] *)+")
+_SIZE = re.compile(r"([0-9]+)(?:\.([0-9]+))?\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_SCALES = ("", "k", "m", "g", "t", "p")
+#: More digits than any span or size has; int() would refuse thousands of them with words of its own.
+_MAX_TEXT = 100
 
 
 def parse_span(text: str) -> timedelta:
     """``7d`` as a timedelta; raises ValueError with an example."""
-    compact = text.replace(" ", "")
-    parts = _PART.findall(compact)
-    if not parts or "".join(number + unit for number, unit in parts) != compact:
-        raise ValueError(f"not a span of time: {text!r}; write it like 90s, 15m, 24h, 7d, 2w or 1d12h")
-    try:
-        return timedelta(seconds=sum(int(number) * _UNITS[unit] for number, unit in parts))
-    except OverflowError:
-        raise ValueError(f"span too long: {text!r}") from None
+    if _SPAN.fullmatch(text.strip()) is None:
+        raise ValueError(f"not a span of time: {text[:50]!r}; write it like 90s, 15m, 24h, 7d, 2w or 1d12h")
+    parts = _PART.findall(text[:_MAX_TEXT])
+    seconds = sum(int(number) * _UNITS[unit] for number, unit in parts)
+    if len(text) > _MAX_TEXT or seconds > MAX_SPAN.total_seconds():
+        raise ValueError(f"span too long: {text[:50]!r}; at most {MAX_SPAN.days}d")
+    return timedelta(seconds=seconds)
 
 
 def format_span(span: timedelta) -> str:
@@ -40,13 +44,15 @@ def format_span(span: timedelta) -> str:
 
 
 def parse_size(text: str) -> int:
-    """``2GiB`` or ``500MB`` as bytes; raises ValueError with an example."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"not a size: {text!r}; write it like 500MB, 2GiB or 1000000")
-    number, unit = float(match[1]), match[2].lower().removesuffix("b")
-    scale = _BINARY[unit[0]] if unit.endswith("i") and len(unit) > 1 else _SIZES[unit]
-    return int(number * scale)
+    """``2GiB`` or ``500MB`` as bytes, cut to whole ones; raises ValueError with an example."""
+    match = _SIZE.fullmatch(text.strip()) if len(text) <= _MAX_TEXT else None
+    if match is None or (match[4] and not match[3]):
+        raise ValueError(f"not a size: {text[:50]!r}; write it like 500MB, 2GiB or 1000000")
+    whole, fraction = match[1], match[2] or ""
+    scale: int = (1024 if match[4] else 1000) ** _SCALES.index(match[3].lower())
+    parts: int = 10 ** len(fraction)
+    # In whole numbers, because a float is wrong beyond 2**53.
+    return int(whole + fraction) * scale // parts
 
 
 def format_size(size: int) -> str:
@@ -65,15 +71,18 @@ class _Span(timedelta):
         return format_span(self)
 
 
-def _to_span(value: Any) -> Any:
-    if isinstance(value, str):
-        value = parse_span(value)
-    if isinstance(value, timedelta):
-        if value < timedelta(0):
-            raise ValueError("a span of time cannot be negative")
-        return _Span(seconds=value.total_seconds())
-    return value
+def _from_text(value: Any) -> Any:
+    return parse_span(value) if isinstance(value, str) else value
 
 
-#: A span in a pydantic model: takes ``7d`` or a timedelta, writes ``7d``.
-Span = Annotated[timedelta, BeforeValidator(_to_span), PlainSerializer(format_span, return_type=str)]
+def _checked(value: timedelta) -> timedelta:
+    if not timedelta(0) <= value <= MAX_SPAN:
+        raise ValueError(f"a span of time is not negative and at most {MAX_SPAN.days}d")
+    # Whole seconds, as it is written; rounded up, because a longer span keeps more.
+    return _Span(seconds=-(-value // timedelta(seconds=1)))
+
+
+#: A span in a pydantic model: takes ``7d``, a timedelta or seconds, writes ``7d``.
+Span = Annotated[
+    timedelta, BeforeValidator(_from_text), AfterValidator(_checked), PlainSerializer(format_span, return_type=str)
+]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.blobs import BlobStore
 
 FOLDER = "timelines"
-_NAME = re.compile(r"timeline-(\d{6,})\.json")
+_NAME = re.compile(rf"{FOLDER}/timeline-([0-9]{{6,}})\.json")
 
 
 # -- pure --------------------------------------------------------------------------------------------------------
@@ -75,8 +75,9 @@ def timeline_key(number: int) -> str:
 
 def timeline_numbers(blobs: BlobStore) -> list[int]:
     """Numbers taken so far, ascending: one listing."""
-    names = (_NAME.fullmatch(info.key.rpartition("/")[2]) for info in blobs.list(FOLDER))
-    return sorted(int(match[1]) for match in names if match is not None)
+    names = (_NAME.fullmatch(info.key) for info in blobs.list(FOLDER))
+    # A copy under another spelling of the number is not a record, and fences nobody.
+    return sorted(int(match[1]) for match in names if match is not None and timeline_key(int(match[1])) == match[0])
 
 
 def read_timelines(blobs: BlobStore) -> list[Timeline]:
@@ -135,8 +136,11 @@ def open_timeline(
 
     :param has_checkpoints: whether the store holds checkpoints; those without a number belong to the first timeline.
     """
+    # Checkpoints outlive lost records: their numbers are taken all the same.
+    known = FIRST_TIMELINE if has_checkpoints else 0
+    known = known if start is None else max(known, start.timeline)
     while True:
-        taken = max(timeline_numbers(blobs), default=FIRST_TIMELINE if has_checkpoints else 0)
+        taken = max([known, *timeline_numbers(blobs)])
         timeline = Timeline(
             number=taken + 1,
             parent=None if start is None else start.timeline,

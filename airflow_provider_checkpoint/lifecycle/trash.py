@@ -113,8 +113,8 @@ def put_into_trash(blobs: BlobStore, entry: TrashEntry) -> None:
     _delete(blobs, entry.keys)
 
 
-def undelete(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
-    """Put a checkpoint back. May be repeated after a crash at any point."""
+def require_entry(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
+    """The entry of a checkpoint that can be put back; raises CheckpointNotFoundError."""
     entry = read_entry(blobs, checkpoint_id)
     if entry is None or entry.purged is not None:
         raise CheckpointNotFoundError(
@@ -122,6 +122,12 @@ def undelete(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
             subject=blobs.uri,
             hint="It was never pruned, has been put back already, or its undo window has passed.",
         )
+    return entry
+
+
+def undelete(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
+    """Put a checkpoint back. May be repeated after a crash at any point."""
+    entry = require_entry(blobs, checkpoint_id)
     _refuse_if_purging(blobs, checkpoint_id)
     restored = []
     for key in reversed(entry.keys):

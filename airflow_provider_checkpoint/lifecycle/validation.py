@@ -5,14 +5,20 @@ from __future__ import annotations
 import random
 import threading
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from airflow_provider_checkpoint.exceptions import AttentionError, CheckpointError, TransientError
+from airflow_provider_checkpoint.exceptions import (
+    AttentionError,
+    CheckpointError,
+    ConfigurationError,
+    TransientError,
+)
 from airflow_provider_checkpoint.lifecycle.records import Proof, add_proof
 from airflow_provider_checkpoint.model import CheckpointId, Depth, Issue, Severity
 
@@ -20,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from airflow_provider_checkpoint.layouts._protocol import Check, Layout
-    from airflow_provider_checkpoint.model import Checkpoint
+    from airflow_provider_checkpoint.model import Artifact, Checkpoint
 
 #: Issues that say the store could not be asked. They make a checkpoint unproven, not invalid.
 UNPROVEN = "not_proven"
@@ -45,6 +51,11 @@ class ValidationResult(BaseModel):
     def proven(self) -> bool:
         """Whether the store could be asked; if not, ``valid`` is only "not shown to be valid"."""
         return all(issue.code != UNPROVEN for issue in self.issues)
+
+    @property
+    def missing(self) -> bool:
+        """Whether there is no manifest: never committed, still being written, or removed. Then nothing was proven."""
+        return any(issue.code == "manifest_missing" for issue in self.issues)
 
     @property
     def reason(self) -> str:
@@ -92,13 +103,13 @@ class Budget:
 def validate(layout: Layout, checkpoint_id: CheckpointId, depth: Depth, *, width: int = 8) -> ValidationResult:
     """Prove one checkpoint. Raises only if its manifest could not be asked for at all."""
     with ThreadPoolExecutor(width) as pool:
-        return _Run(layout, depth, pool, {}, NoProgress()).prove(checkpoint_id)
+        return _Run(layout, depth, pool, NoProgress()).prove(checkpoint_id)
 
 
 def validate_examined(layout: Layout, checkpoint: Checkpoint, depth: Depth, *, width: int = 8) -> ValidationResult:
     """Prove a checkpoint whose manifest was examined a moment ago and is sound."""
     with ThreadPoolExecutor(width) as pool:
-        return _Run(layout, depth, pool, {}, NoProgress()).prove_examined(checkpoint, [])
+        return _Run(layout, depth, pool, NoProgress()).prove_examined(checkpoint, [])
 
 
 def validate_many(
@@ -115,19 +126,20 @@ def validate_many(
     """Prove several checkpoints in the order given, until the budget is spent.
 
     An artifact that several checkpoints share is read once. What was found out goes into the ledger, unless the store
-    could not be asked.
+    could not be asked. A store that does not answer leaves a checkpoint unproven; one that refuses ends the run.
     """
     results = []
     with ThreadPoolExecutor(width) as pool:
-        run = _Run(layout, depth, pool, {}, progress or NoProgress())
+        run = _Run(layout, depth, pool, progress or NoProgress())
         for checkpoint_id in ids:
             if budget is not None and not budget.left:
                 break
-            result = run.prove(checkpoint_id)
+            result = run.prove_if_answered(checkpoint_id)
             results.append(result)
             if budget is not None:
                 budget.spend(result.bytes_read)
-            if record and result.proven:
+            # A checkpoint that is being written has no manifest yet; a record of that would speak against it for ever.
+            if record and result.proven and not result.missing:
                 add_proof(layout.blobs, _proof(result, now()))
     return results
 
@@ -148,7 +160,9 @@ def least_recently_proven(
 def sample(ids: Sequence[CheckpointId], size: int, *, seed: int | None = None) -> list[CheckpointId]:
     """Some checkpoints at random, always with the newest: it is the one a recovery would want."""
     if size >= len(ids):
-        return list(ids)
+        return sorted(ids)
+    if size < 1:
+        raise ConfigurationError(f"a sample of {size} checkpoints proves nothing", hint="Ask for at least one.")
     newest = max(ids)
     others = [checkpoint_id for checkpoint_id in ids if checkpoint_id != newest]
     return sorted([newest, *random.Random(seed).sample(others, size - 1)])  # noqa: S311 - not for secrets
@@ -168,16 +182,22 @@ class _Run:
         layout: Layout,
         depth: Depth,
         pool: ThreadPoolExecutor,
-        known: dict[str, list[Issue]],
         progress: Progress,
     ) -> None:
         self._layout = layout
         self._depth = depth
         self._pool = pool
-        self._known = known
+        self._known: dict[tuple[str, tuple[Artifact, ...]], list[Issue]] = {}
         self._lock = threading.Lock()
         self._progress = progress
         self._read = 0
+
+    def prove_if_answered(self, checkpoint_id: CheckpointId) -> ValidationResult:
+        try:
+            return self.prove(checkpoint_id)
+        except TransientError as error:
+            unproven = Issue.error(UNPROVEN, f"the manifest could not be read: {error.message}")
+            return ValidationResult(checkpoint_id=checkpoint_id, depth=self._depth, issues=[unproven])
 
     def prove(self, checkpoint_id: CheckpointId) -> ValidationResult:
         examined = self._layout.examine(checkpoint_id)
@@ -197,31 +217,30 @@ class _Run:
     def _all(self, checks: Sequence[Check]) -> list[Issue]:
         """Run checks side by side, few at a time, so that a checkpoint of a million artifacts needs no more memory."""
         issues: list[Issue] = []
-        pending: set[Future[list[Issue]]] = set()
-        waiting = iter(checks)
-        for check in waiting:
-            pending.add(self._pool.submit(self._one, check))
+        pending: deque[Future[list[Issue]]] = deque()
+        for check in checks:
+            pending.append(self._pool.submit(self._one, check))
             if len(pending) >= 64:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                issues.extend(issue for future in done for issue in future.result())
+                issues.extend(pending.popleft().result())
         issues.extend(issue for future in pending for issue in future.result())
         return issues
 
     def _one(self, check: Check) -> list[Issue]:
         with self._lock:
-            known = self._known.get(check.subject)
-        if known is not None:
-            self._progress.advance(max(1, check.cost), check.subject)
-            return known
+            known = self._known.get((check.subject, check.claims))
+        issues = self._ask(check) if known is None else known
+        self._progress.advance(max(1, check.cost), check.subject)
+        return issues
+
+    def _ask(self, check: Check) -> list[Issue]:
         try:
             issues = check.run()
         except (TransientError, AttentionError) as error:
-            issues = [Issue.error(UNPROVEN, f"{check.subject}: {error.message}")]
+            return [Issue.error(UNPROVEN, f"{check.subject}: {error.message}")]
         except CheckpointError as error:
-            issues = [Issue.error("unreadable", str(error))]
-        else:
-            with self._lock:
-                self._known[check.subject] = issues
-                self._read += check.cost
-        self._progress.advance(max(1, check.cost), check.subject)
+            return [Issue.error("unreadable", str(error))]
+        with self._lock:
+            self._read += check.cost
+            if check.claims:
+                self._known[check.subject, check.claims] = issues
         return issues

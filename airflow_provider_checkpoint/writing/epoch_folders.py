@@ -110,9 +110,13 @@ class EpochFolders:
         """The published epochs."""
         return sorted(ref for ref in map(_parse, self._keys("_committed")) if ref is not None)
 
+    def files_of(self, ref: EpochRef) -> tuple[OutputFile, ...]:
+        """The files of one published epoch."""
+        return self._listed(_record("committed", ref))
+
     def committed_files(self) -> list[OutputFile]:
         """The files of all published epochs, in order."""
-        return [file for ref in self.committed() for file in self._listed(_record("committed", ref))]
+        return [file for ref in self.committed() for file in self.files_of(ref)]
 
     def _present(self) -> set[EpochRef]:
         """Every epoch that left anything here."""

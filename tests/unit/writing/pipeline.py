@@ -47,9 +47,7 @@ class SumPipeline:
     def step(self, batch: Sequence[int]) -> Checkpoint:
         pending = self.coordinator.begin()
         total, position = self.total + sum(batch), self.position + len(batch)
-        entries = self.layout.save_partitions(
-            pending.checkpoint_id, [PartitionData("sum", 0, str(total).encode())]
-        )
+        entries = self.layout.save_partitions(pending.checkpoint_id, [PartitionData("sum", 0, str(total).encode())])
         body = json.dumps(list(batch)).encode()
         path = f"{self.sink.folder(pending.ref)}/part-00000.json"
         self.sink.blobs.create(path, body)

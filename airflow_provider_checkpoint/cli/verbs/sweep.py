@@ -1,0 +1,48 @@
+"""``sweep``: remove for good what was pruned long ago."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_checkpoint.cli.console import Column, Row
+from airflow_provider_checkpoint.cli.opening import who
+from airflow_provider_checkpoint.cli.text import counted
+from airflow_provider_checkpoint.cli.verbs._plans import apply_if_asked, plan_document, tell_outcome
+from airflow_provider_checkpoint.lifecycle.executor import Executor
+from airflow_provider_checkpoint.lifecycle.pruning import plan_sweep
+from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
+from airflow_provider_checkpoint.lifecycle.spans import format_size, format_span
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from airflow_provider_checkpoint.cli.console import Console
+    from airflow_provider_checkpoint.layouts import Layout
+
+_COLUMNS = (Column("OBJECT"), Column("SIZE", right=True, whole=True), Column("WHY"))
+
+
+def run(layout: Layout, arguments: Namespace, console: Console) -> int:
+    safety = SAFE if arguments.undo_window is None else Safety(undo_window=arguments.undo_window)
+    plan = plan_sweep(layout, now=console.now, safety=safety)
+    applied = apply_if_asked(arguments, lambda: Executor(layout, by=who(arguments), safety=safety).sweep(plan))
+    if console.json:
+        console.document(plan_document(plan, applied))
+        return applied.exit_code
+    if not plan.expired:
+        console.line(f"Nothing to sweep: nothing was pruned more than {format_span(safety.undo_window)} ago.")
+        return applied.exit_code
+    rows = [Row((item.path, format_size(item.bytes), "; ".join(item.reasons)), "yellow") for item in plan.items]
+    console.table(_COLUMNS, rows)
+    console.line()
+    would = (
+        f"{counted(len(plan.expired), 'checkpoint')} with {counted(len(plan.items), 'object')} would leave for good,"
+        f" {format_size(plan.bytes)}."
+    )
+    tell_outcome(
+        console,
+        applied,
+        would=would,
+        done=lambda number, freed: f"{counted(number, 'object')} removed for good, {freed}.",
+    )
+    return applied.exit_code

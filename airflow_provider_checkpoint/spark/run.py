@@ -1,0 +1,215 @@
+"""Running a pipeline: one epoch after another, on a Spark session."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from airflow_provider_checkpoint.exceptions import FencedWriterError, SinkCommitError
+from airflow_provider_checkpoint.layouts.partitioned import PartitionEntry, operators_of
+from airflow_provider_checkpoint.spark.operators import (
+    VNODE,
+    WRITTEN,
+    WRITTEN_DDL,
+    VnodeTask,
+    output_file,
+    write_part,
+)
+from airflow_provider_checkpoint.spark.state_table import HASH
+from airflow_provider_checkpoint.spark.vnodes import VnodeBook
+from airflow_provider_checkpoint.writing.bases import SnapshotKind
+from airflow_provider_checkpoint.writing.coordinator import Coordinator, EpochContents, PendingEpoch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+    from airflow_provider_checkpoint.layouts.partitioned import PartitionedLayout
+    from airflow_provider_checkpoint.model import Checkpoint
+    from airflow_provider_checkpoint.spark.operators import KeyedOperator, StoreAddress
+    from airflow_provider_checkpoint.spark.pipeline import CheckpointedPipeline, Routed, RunOptions
+    from airflow_provider_checkpoint.spark.sources import Slice
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """One run: its place in the input, and where the state of each vnode lies."""
+
+    def __init__(
+        self,
+        pipeline: CheckpointedPipeline,
+        spark: SparkSession,
+        layout: PartitionedLayout,
+        coordinator: Coordinator,
+        options: RunOptions,
+    ) -> None:
+        self._pipeline = pipeline
+        self._spark = spark
+        self._coordinator = coordinator
+        self._options = options
+        self._book = VnodeBook.of(layout, coordinator.last)
+
+    def loop(self) -> Checkpoint | None:
+        """Epoch after epoch, until the input ends, enough are done, or somebody asked to stop."""
+        done = failures = 0
+        while not self._pipeline.stopping.is_set() and done != self._options.max_epochs:
+            part = self._pipeline.next_slice(self._coordinator.last)
+            if part is None:
+                if self._options.available_now:
+                    break
+                self._pipeline.stopping.wait(self._options.poll_seconds)
+                continue
+            try:
+                self._epoch(part)
+            except (FencedWriterError, SinkCommitError):
+                raise
+            except Exception:
+                failures += 1
+                if failures > self._options.tolerable_failures:
+                    raise
+                log.exception("epoch failed; %d in a row, %d are tolerated", failures, self._options.tolerable_failures)
+            else:
+                done, failures = done + 1, 0
+        return self._coordinator.last
+
+    def _epoch(self, part: Slice) -> None:
+        began = time.monotonic()
+        pending = self._coordinator.begin()
+        try:
+            contents = self._work(pending, part)
+            checkpoint = self._coordinator.commit(pending, contents)
+        except (FencedWriterError, SinkCommitError):
+            raise
+        except Exception:
+            self._coordinator.abandon(pending)
+            raise
+        self._book = self._book.committed(checkpoint.epoch, contents.operators)
+        log.info(
+            "checkpoint %s: epoch %d, %s events, %d bytes of state, %.2f s",
+            checkpoint.id,
+            checkpoint.epoch,
+            checkpoint.event_count,
+            checkpoint.size,
+            time.monotonic() - began,
+        )
+
+    def _work(self, pending: PendingEpoch, part: Slice) -> EpochContents:
+        """Everything before the commit: state and output are written, by the executors; sinks have prepared."""
+        from airflow_provider_checkpoint.spark.pipeline import Epoch
+
+        last = self._coordinator.last
+        watermark = None if last is None else last.watermark
+        rows = self._pipeline.source.read(self._spark, part)
+        routed = self._pipeline.route(rows, Epoch(pending.ref.epoch, watermark, part))
+        written: list[Row] = []
+        operators: list[tuple[str, PartitionEntry]] = []
+        for operator in self._pipeline.operators.values():
+            lines, entries = self._update(operator, routed, pending)
+            written += lines
+            operators += [(operator.name, entry) for entry in entries]
+        for name, frame in routed.outputs.items():
+            address, folder = self._sink_places(pending)[name]
+            written += write_frame(frame, address, folder, name)
+        for name, sink in self._pipeline.sinks.items():
+            files = [output_file(line.asDict()) for line in written if line.kind == "output" and line.name == name]
+            sink.prepare(pending.ref, files)
+        return EpochContents(
+            operators=operators_of(operators),
+            sources={self._pipeline.source.name: part.end},
+            watermark=_later(watermark, routed.watermark),
+            event_count=_total(last, routed),
+            pipeline_hash=self._pipeline.hash,
+            vnode_count=self._pipeline.vnodes,
+        )
+
+    def _update(
+        self, operator: KeyedOperator, routed: Routed, pending: PendingEpoch
+    ) -> tuple[list[Row], list[PartitionEntry]]:
+        """Update an operator's vnodes; what was written, and the entries of all its vnodes, touched or not."""
+        rules, kind = self._pipeline.base_rules, SnapshotKind.CHECKPOINT
+        task = VnodeTask(
+            operator=operator,
+            store=self._options.store,
+            checkpoint_id=pending.checkpoint_id,
+            plans=self._book.plans(operator.name, rules, kind),
+            sinks=self._sink_places(pending),
+            cache_folder=self._options.cache_folder,
+        )
+        frame = routed.operators.get(operator.name)
+        lines = [] if frame is None else run_on_vnodes(frame, operator, self._pipeline.vnodes, task)
+        touched = {line.vnode for line in lines if line.kind == "artifact"}
+        outdated = self._book.outdated(operator.name, touched, rules, kind)
+        if outdated:
+            lines += rewrite_vnodes(self._spark, outdated, task)
+            touched |= set(outdated)
+        written = {line.vnode: _entry(line) for line in lines if line.kind == "artifact"}
+        entries = [
+            entry
+            for vnode, new in sorted(written.items())
+            for entry in ((task.plans[vnode].snapshot, new) if new.is_delta else (new,))
+            if entry is not None
+        ]
+        return lines, entries + self._book.carried(operator.name, touched)
+
+    def _sink_places(self, pending: PendingEpoch) -> dict[str, tuple[StoreAddress, str]]:
+        return {name: (sink.address, sink.folder(pending.ref)) for name, sink in self._pipeline.sinks.items()}
+
+
+# -- Spark jobs --------------------------------------------------------------------------------------------------
+
+
+def run_on_vnodes(frame: DataFrame, operator: KeyedOperator, vnodes: int, task: VnodeTask) -> list[Row]:
+    """Bring rows to their vnodes and run the task on each."""
+    from pyspark.sql import functions as F  # noqa: N812 - the way Spark users write it
+
+    hashed = frame.withColumn(HASH, F.xxhash64(*operator.key))
+    placed = hashed.withColumn(VNODE, F.pmod(F.col(HASH), F.lit(vnodes)).cast("int"))
+    return placed.groupBy(VNODE).applyInArrow(_as_function(task.update), WRITTEN_DDL).collect()
+
+
+def rewrite_vnodes(spark: SparkSession, vnodes: Sequence[int], task: VnodeTask) -> list[Row]:
+    """Write vnodes whole although nothing changed in them."""
+    frame = spark.createDataFrame([(vnode,) for vnode in vnodes], f"{VNODE} int")
+    return frame.groupBy(VNODE).applyInArrow(_as_function(task.rewrite), WRITTEN_DDL).collect()
+
+
+def write_frame(frame: DataFrame, address: StoreAddress, folder: str, sink: str) -> list[Row]:
+    """Write rows to a sink as they are: one file per partition of the frame."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = list(batches)
+        if any(batch.num_rows for batch in held):
+            line = write_part(address, folder, sink, "rows", pa.Table.from_batches(held))
+            yield from pa.Table.from_pylist([line], schema=WRITTEN).to_batches()
+
+    return frame.mapInArrow(write, WRITTEN_DDL).collect()
+
+
+def _as_function(method: Any) -> Any:
+    """Spark looks at the signature of what it is given and takes plain functions only."""
+
+    def call(rows: pa.Table) -> pa.Table:
+        return method(rows)
+
+    return call
+
+
+def _entry(line: Row) -> PartitionEntry:
+    return PartitionEntry(
+        partition_id=line.vnode, is_delta=line.is_delta, path=line.path, size_bytes=line.size, sha256=line.sha256
+    )
+
+
+def _later(before: int | None, now: int | None) -> int | None:
+    known = [value for value in (before, now) if value is not None]
+    return max(known, default=None)
+
+
+def _total(last: Checkpoint | None, routed: Routed) -> int | None:
+    before = 0 if last is None else last.event_count
+    return None if routed.events is None or before is None else before + routed.events

@@ -1,0 +1,191 @@
+"""Sources with explicit positions: what was read is decided by the driver and recorded, never guessed by the reader."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_checkpoint.blobs import open_blobs
+from airflow_provider_checkpoint.exceptions import ConfigurationError, InputGoneError
+from airflow_provider_checkpoint.model import FilePosition, KafkaPartition, KafkaPosition, SourcePosition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+#: The column in which a file source says where a row came from.
+FILE = "__file"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Input between two positions: what one epoch reads."""
+
+    start: SourcePosition | None
+    end: SourcePosition
+    parts: tuple[str, ...] = ()
+    """For files: their names, in order."""
+
+
+class Source(ABC):
+    """Input that can be read again from any position.
+
+    ``next_slice`` is asked once per epoch. After a restart it must give the same rows for the same start; where an
+    epoch ends may differ.
+    """
+
+    name: str
+
+    @abstractmethod
+    def describe(self) -> Mapping[str, Any]:
+        """What identifies it, for the pipeline hash. No secrets, nothing that differs between machines."""
+
+    @abstractmethod
+    def next_slice(self, start: SourcePosition | None) -> Slice | None:
+        """What to read next, or None if there is nothing new."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession, part: Slice) -> DataFrame:
+        """The rows of a slice."""
+
+
+class FileSource(Source):
+    """Files that land in a folder, whole and for good, in the order of their names.
+
+    A file that turns up later with a name before one already read is never read: name files so that they sort by
+    arrival.
+
+    :param schema: the columns, as Spark writes schemas.
+    :param max_files: at most so many files per epoch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        uri: str,
+        *,
+        schema: str,
+        format: str = "json",  # noqa: A002 - Spark's own word
+        suffix: str = "",
+        max_files: int = 100,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._uri = uri.rstrip("/")
+        self._schema = schema
+        self._format = format
+        self._suffix = suffix
+        self._max_files = max_files
+        self._options = dict(options or {})
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"kind": "files", "name": self.name, "format": self._format, "schema": self._schema}
+
+    def next_slice(self, start: SourcePosition | None) -> Slice | None:
+        done = self._position(start)
+        names = sorted(info.key for info in open_blobs(self._uri, self._options).list() if self._counts(info.key))
+        earlier = sum(name <= done.path for name in names) if done.path else 0
+        if earlier != done.byte_offset:
+            raise InputGoneError(
+                f"source {self.name!r} had read {done.byte_offset} files up to {done.path!r}, {earlier} are there",
+                subject=self._uri,
+                hint="Put them back, or start from a checkpoint whose input is still there. Reading on would lose rows"
+                " without a word.",
+            )
+        new = names[earlier : earlier + self._max_files]
+        if not new:
+            return None
+        return Slice(start, FilePosition(path=new[-1], byte_offset=earlier + len(new)), tuple(new))
+
+    def read(self, spark: SparkSession, part: Slice) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - the way Spark users write it
+
+        paths = [f"{self._uri}/{name}" for name in part.parts]
+        rows = spark.read.format(self._format).schema(self._schema).option("mode", "FAILFAST").load(paths)
+        return rows.withColumn(FILE, F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1))
+
+    def _counts(self, key: str) -> bool:
+        return key.endswith(self._suffix) and not key.rpartition("/")[2].startswith(("_", "."))
+
+    @staticmethod
+    def _position(start: SourcePosition | None) -> FilePosition:
+        if start is None:
+            return FilePosition(path="", byte_offset=0)
+        if not isinstance(start, FilePosition):
+            raise ConfigurationError(f"a file source cannot start from a position of type {start.type}")
+        return start
+
+
+class KafkaSource(Source):
+    """A Kafka topic, read in batches between explicit offsets.
+
+    Needs Spark's Kafka connector on the cluster. Which offsets exist is asked of ``end_offsets``, a function the job
+    supplies with the Kafka client it has; it answers ``{(topic, partition): next offset}``.
+
+    :param max_offsets: at most so many records per partition and epoch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        options: Mapping[str, str],
+        end_offsets: Callable[[], Mapping[tuple[str, int], int]],
+        max_offsets: int = 100_000,
+    ) -> None:
+        self.name = name
+        self._options = dict(options)
+        self._end_offsets = end_offsets
+        self._max_offsets = max_offsets
+
+    def describe(self) -> Mapping[str, Any]:
+        which = ("subscribe", "subscribePattern", "assign")
+        return {
+            "kind": "kafka",
+            "name": self.name,
+            **{key: self._options[key] for key in which if key in self._options},
+        }
+
+    def next_slice(self, start: SourcePosition | None) -> Slice | None:
+        done = kafka_offsets(start)
+        ends = {
+            part: min(end, done.get(part, 0) + self._max_offsets) for part, end in sorted(self._end_offsets().items())
+        }
+        if all(end <= done.get(part, 0) for part, end in ends.items()):
+            return None
+        return Slice(start, kafka_position(done | ends))
+
+    def read(self, spark: SparkSession, part: Slice) -> DataFrame:
+        ends = kafka_offsets(part.end)
+        starts = {each: kafka_offsets(part.start).get(each, 0) for each in ends}
+        reader = spark.read.format("kafka").options(**self._options)
+        return reader.option("startingOffsets", kafka_json(starts)).option("endingOffsets", kafka_json(ends)).load()
+
+
+def kafka_offsets(position: SourcePosition | None) -> dict[tuple[str, int], int]:
+    """Next offsets by topic and partition."""
+    if position is None:
+        return {}
+    if not isinstance(position, KafkaPosition):
+        raise ConfigurationError(f"a Kafka source cannot start from a position of type {position.type}")
+    return {(part.topic, part.partition): part.offset for part in position.partitions}
+
+
+def kafka_position(offsets: Mapping[tuple[str, int], int]) -> KafkaPosition:
+    parts = [
+        KafkaPartition(topic=topic, partition=partition, offset=offset)
+        for (topic, partition), offset in sorted(offsets.items())
+    ]
+    return KafkaPosition(partitions=tuple(parts))
+
+
+def kafka_json(offsets: Mapping[tuple[str, int], int]) -> str:
+    """Offsets as Spark's Kafka connector takes them."""
+    import json
+
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(topics)

@@ -1,0 +1,114 @@
+"""Keyed state behaves like a dictionary, also when many keys share one hash."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_checkpoint.exceptions import CorruptArtifactError
+from airflow_provider_checkpoint.spark.state_table import HASH, StateSchema, VnodeState, check_keys
+
+SCHEMA = StateSchema(
+    ("shop", "customer"), pa.schema([("shop", pa.int64()), ("customer", pa.string()), ("n", pa.int64())])
+)
+
+Key = tuple[int, str]
+KEYS = st.tuples(st.integers(0, 3), st.sampled_from(["", "a", "b", "ä", "long " * 5]))
+
+
+def few_hashes(key: Key) -> int:
+    """Five hashes for twenty keys: every lookup meets strangers."""
+    return (key[0] * 7 + len(key[1])) % 5 - 2
+
+
+def table(rows: dict[Key, int]) -> pa.Table:
+    return pa.table(
+        {
+            HASH: pa.array([few_hashes(key) for key in rows], pa.int64()),
+            "shop": pa.array([shop for shop, _ in rows], pa.int64()),
+            "customer": pa.array([customer for _, customer in rows], pa.string()),
+            "n": pa.array(list(rows.values()), pa.int64()),
+        }
+    )
+
+
+def keys(wanted: list[Key]) -> pa.Table:
+    return table(dict.fromkeys(wanted, 0)).drop_columns(["n"])
+
+
+def as_dict(found: pa.Table) -> dict[Key, int]:
+    rows = found.to_pylist()
+    result = {(row["shop"], row["customer"]): row["n"] for row in rows}
+    assert len(result) == len(rows), "a key has two rows"
+    return result
+
+
+epochs = st.lists(
+    st.tuples(
+        st.dictionaries(KEYS, st.integers(-5, 5), max_size=8), st.lists(KEYS, max_size=4, unique=True), st.booleans()
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=150)
+@given(epochs)
+def test_any_history_of_changes_reads_back_as_a_dictionary_would(history):
+    state, model = VnodeState.empty(SCHEMA), {}
+    for upserts, candidates, merge in history:
+        removed = [key for key in candidates if key not in upserts]
+        touched = list(upserts) + removed
+        assert as_dict(state.find(keys(touched))) == {key: model[key] for key in touched if key in model}
+        state = state.change(table(upserts), keys(removed))
+        model.update(upserts)
+        for key in removed:
+            model.pop(key, None)
+        if merge:
+            state = state.merged()
+        state = VnodeState.of(SCHEMA, state.snapshot_bytes, state.delta_bytes)
+        assert as_dict(state.rows()) == model
+
+
+@given(st.dictionaries(KEYS, st.integers(-9, 9), max_size=20))
+def test_the_same_rows_give_the_same_bytes_in_whatever_order_they_come(rows):
+    forwards = VnodeState.empty(SCHEMA).change(table(rows)).merged()
+    again = VnodeState.empty(SCHEMA).change(table(dict(sorted(rows.items(), key=few_hashes_of)))).merged()
+    assert as_dict(forwards.rows()) == as_dict(again.rows()) == rows
+
+
+def few_hashes_of(item):
+    return few_hashes(item[0])
+
+
+def test_a_change_leaves_the_state_it_was_made_from_alone():
+    before = VnodeState.empty(SCHEMA).change(table({(1, "a"): 1}))
+    before.change(table({(1, "a"): 2}))
+    assert as_dict(before.rows()) == {(1, "a"): 1}
+
+
+def test_a_delta_holds_the_changes_and_nothing_else():
+    base = VnodeState.empty(SCHEMA).change(table({(shop, "a"): shop for shop in range(500)})).merged()
+    changed = base.change(table({(1, "a"): -1}))
+    assert changed.delta_bytes.size < base.snapshot_bytes.size / 10
+    assert changed.snapshot_bytes == base.snapshot_bytes
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 100, -1, -8])
+def test_a_cut_file_is_a_typed_error(keep):
+    data = VnodeState.empty(SCHEMA).change(table({(1, "a"): 1})).merged().snapshot_bytes.to_pybytes()[:keep]
+    with pytest.raises(CorruptArtifactError):
+        VnodeState.of(SCHEMA, pa.py_buffer(data), None)
+
+
+def test_state_of_another_shape_is_refused_and_the_error_shows_both():
+    other = StateSchema(("shop",), pa.schema([("shop", pa.int64()), ("total", pa.float64())]))
+    data = VnodeState.empty(other).snapshot_bytes
+    with pytest.raises(CorruptArtifactError, match=r"total: double[\s\S]*expects[\s\S]*customer: string"):
+        VnodeState.of(SCHEMA, data, None)
+
+
+def test_null_keys_are_refused():
+    with pytest.raises(ValueError, match="'customer' holds nulls"):
+        check_keys(pa.table({"customer": pa.array(["a", None])}), ["customer"])
