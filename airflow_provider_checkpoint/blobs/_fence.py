@@ -7,17 +7,17 @@ created a manifest, so it is refused at the first conditional write, unless the 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from airflow_provider_checkpoint.blobs._protocol import BlobStore, Creation, probe_key
+from airflow_provider_checkpoint.blobs._protocol import BlobStore, Capabilities, Creation, probe_key
 from airflow_provider_checkpoint.blobs._wrapper import WrapperBlobs
 from airflow_provider_checkpoint.exceptions import BlobChangedError, UnfencedStoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from typing_extensions import Buffer
 
@@ -41,8 +41,11 @@ class Probe:
     """Seconds by which the store's clock is ahead of ours; None if the store does not tell the time of a write."""
 
 
-def probe(store: BlobStore) -> Probe:
-    """Write, contend for, replace and remove one small object. Raises what the store raises on the way."""
+def probe(store: BlobStore, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Probe:
+    """Write, contend for, replace and remove one small object. Raises what the store raises on the way.
+
+    :param clock: the one with which the store's clock is compared.
+    """
     key = probe_key()
     ours, theirs = (f"probe {uuid4().hex}".encode() for _ in range(2))
     try:
@@ -50,7 +53,7 @@ def probe(store: BlobStore) -> Probe:
         second = store.create(key, theirs)
         info = store.stat(key)
         seen = None if info is None else info.modified
-        skew = None if seen is None else (seen - datetime.now(UTC)).total_seconds()
+        skew = None if seen is None else (seen - clock()).total_seconds()
         swaps = _swaps(store, key) if store.capabilities.compare_and_swap else False
     finally:
         outcome = store.delete([key])[0]
@@ -77,6 +80,12 @@ class FencedBlobs(WrapperBlobs):
         super().__init__(inner)
         self._identity = (endpoint, inner.uri)
         self._allow_unfenced = allow_unfenced
+        self._unfenced = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        promised = self._inner.capabilities
+        return replace(promised, exclusive_create=False, compare_and_swap=False) if self._unfenced else promised
 
     def create(self, key: str, body: bytes | Iterable[Buffer]) -> Creation:
         self._require_fence()
@@ -88,18 +97,21 @@ class FencedBlobs(WrapperBlobs):
         return self._inner.replace(key, body, expected=expected)
 
     def _require_fence(self) -> None:
-        if self._identity in _passed:
+        if self._unfenced or self._identity in _passed:
             return
-        if not self._honours_conditions():
-            if not self._allow_unfenced:
-                raise UnfencedStoreError(
-                    "the store does not keep two writers apart: it has no conditional writes, or ignores the condition",
-                    subject=self.uri,
-                    hint="Use a store with conditional writes (AWS S3, GCS, Azure, a local disk, SeaweedFS from 4.17),"
-                    " or set allow_unfenced=True if exactly one writer can ever run.",
-                )
+        if self._honours_conditions():
+            _passed.add(self._identity)
+        elif self._allow_unfenced:
             log.warning("%s is used unfenced: two writers at once would corrupt it", self.uri)
-        _passed.add(self._identity)
+            # For this handle only: another one of the same store may not have been given leave.
+            self._unfenced = True
+        else:
+            raise UnfencedStoreError(
+                "the store does not keep two writers apart: it has no conditional writes, or ignores the condition",
+                subject=self.uri,
+                hint="Use a store with conditional writes (AWS S3, GCS, Azure, a local disk, SeaweedFS from 4.17),"
+                " or set allow_unfenced=True if exactly one writer can ever run.",
+            )
 
     def _honours_conditions(self) -> bool:
         promised = self._inner.capabilities

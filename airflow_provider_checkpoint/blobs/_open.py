@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from pydantic import SecretStr
 
@@ -70,7 +71,8 @@ def wrap_filesystem(fs: AbstractFileSystem, path: str, *, allow_unfenced: bool =
     """Use a filesystem object that the caller made."""
     from airflow_provider_checkpoint.blobs._fsspec import FsspecBlobs
 
-    return FencedBlobs(FsspecBlobs(fs, path), endpoint=str(id(fs)), allow_unfenced=allow_unfenced)
+    # Where it leads cannot be told from outside, so what was learnt of it holds for this handle alone.
+    return FencedBlobs(FsspecBlobs(fs, path), endpoint=uuid4().hex, allow_unfenced=allow_unfenced)
 
 
 def _open_file(uri: str, host: str, path: str) -> BlobStore:
@@ -100,7 +102,7 @@ def _open_object(uri: str, scheme: str, netloc: str, path: str, options: StoreOp
     public = f"{family}://{bucket}/{prefix}".rstrip("/")
     return FencedBlobs(
         ObjectBlobs(public, connect),
-        endpoint=f"{options.endpoint_url} {account or options.account_name}",
+        endpoint=f"{options.endpoint_url} {account or options.account_name} {options.extra}",
         allow_unfenced=options.allow_unfenced,
     )
 
@@ -225,7 +227,11 @@ def _open_fsspec(uri: str, scheme: str, options: StoreOptions) -> BlobStore:
         raise ConfigurationError(
             f"the filesystem could not be opened ({type(error).__name__})", subject=uri, hint=str(error)
         ) from error
-    return FencedBlobs(FsspecBlobs(fs, path), endpoint=str(options.endpoint_url), allow_unfenced=options.allow_unfenced)
+    return FencedBlobs(
+        FsspecBlobs(fs, path),
+        endpoint=f"{options.endpoint_url} {options.account_name} {options.extra}",
+        allow_unfenced=options.allow_unfenced,
+    )
 
 
 def _fsspec_settings(scheme: str, options: StoreOptions) -> dict[str, Any]:

@@ -12,6 +12,7 @@ learn how many steps it takes and then stop it after each of them.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class FaultyBlobs(WrapperBlobs):
         self._sleep = sleep
         self._injections: list[_Injection] = []
         self._dead = False
+        self._lock = threading.Lock()
 
     def inject(self, fault: Fault, *, verb: str, match: str = "", times: int = 1) -> None:
         """Let the next ``times`` calls of a verb whose key holds ``match`` go wrong."""
@@ -116,16 +118,9 @@ class FaultyBlobs(WrapperBlobs):
     # -- faults --------------------------------------------------------------------------------------------------
 
     def _call(self, verb: str, key: str, act: Callable[[], Answer]) -> Answer:
-        if self._dead:
-            raise SimulatedCrash(f"{verb} {key}: this process is dead")
-        self.calls[verb] += 1
         if self.latency:
             self._sleep(self.latency)
-        if verb in MUTATIONS:
-            if self.crash_after is not None and len(self.mutations) >= self.crash_after:
-                self._die(f"before {verb} {key}")
-            self.mutations.append((verb, key))
-        match self._take(verb, key):
+        match self._admit(verb, key):
             case None | Fault.NONE:
                 return act()
             case Fault.FAIL:
@@ -141,6 +136,18 @@ class FaultyBlobs(WrapperBlobs):
                 act()
                 self._die(f"after {verb} {key}")
         raise AssertionError("unreachable")
+
+    def _admit(self, verb: str, key: str) -> Fault | None:
+        """Count a call and say what shall go wrong with it. One at a time: callers may be threads."""
+        with self._lock:
+            if self._dead:
+                raise SimulatedCrash(f"{verb} {key}: this process is dead")
+            self.calls[verb] += 1
+            if verb in MUTATIONS:
+                if self.crash_after is not None and len(self.mutations) >= self.crash_after:
+                    self._die(f"before {verb} {key}")
+                self.mutations.append((verb, key))
+            return self._take(verb, key)
 
     def _take(self, verb: str, key: str) -> Fault | None:
         for injection in self._injections:

@@ -158,14 +158,14 @@ def _lines(cell: str | Sequence[str]) -> list[str]:
 
 def _aligned(columns: Sequence[Column], widths: Sequence[int], lines: Iterable[_Line]) -> Text:
     """A table that fits as it is. Done by hand, because rich takes milliseconds for each row."""
-    text = Text(no_wrap=True, end="")
+    text = Text(no_wrap=True)
     for style, cells in lines:
         for parts in zip_longest(*cells, fillvalue=""):
             padded = (
                 f"{' ' * (width - cell_len(part))}{part}" if column.right else f"{part}{' ' * (width - cell_len(part))}"
                 for column, width, part in zip(columns, widths, parts, strict=True)
             )
-            text.append(f"{(' ' * _GAP).join(padded).rstrip()}\n", style)
+            text.append("\n" if text else "").append((" " * _GAP).join(padded).rstrip(), style)
     return text
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_checkpoint.cli.text import iso
 from airflow_provider_checkpoint.model import SinkState
 
 if TYPE_CHECKING:
@@ -67,4 +68,4 @@ def sink_documents(checkpoint: Checkpoint) -> dict[str, Any]:
 def proof_document(proof: Proof | None) -> dict[str, Any] | None:
     if proof is None:
         return None
-    return {"depth": proof.depth.value, "valid": proof.valid, "at": proof.proven.isoformat()}
+    return {"depth": proof.depth.value, "valid": proof.valid, "at": iso(proof.proven)}

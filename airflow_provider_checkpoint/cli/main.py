@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_checkpoint.cli import exits
@@ -168,16 +168,15 @@ def _prompt_interrupt() -> Iterator[None]:
 
 
 def _end_at_once() -> NoReturn:
-    if os.isatty(2):
-        # A progress bar has hidden the cursor.
-        os.write(2, b"\x1b[?25h\n")
-    _tell_interrupted()
+    # A progress bar has hidden the cursor.
+    _tell_interrupted(b"\x1b[?25h\n" if os.isatty(2) else b"")
     os._exit(exits.INTERRUPTED)
 
 
-def _tell_interrupted() -> None:
-    # Past Python's own buffers, which the interrupted code may hold locked.
-    os.write(2, b"interrupted; whatever was under way can be run again\n")
+def _tell_interrupted(before: bytes = b"") -> None:
+    # Past Python's own buffers, which the interrupted code may hold locked; and stderr may be closed.
+    with suppress(OSError):
+        os.write(2, before + b"interrupted; whatever was under way can be run again\n")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,11 @@ def moment_text(moment: datetime) -> str:
     return moment.isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
 
 
+def iso(moment: datetime) -> str:
+    """A time for programs, as the plans write it."""
+    return moment.isoformat().replace("+00:00", "Z")
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 

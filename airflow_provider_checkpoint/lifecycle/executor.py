@@ -272,7 +272,7 @@ class Executor:
 
     def _check_clock(self) -> None:
         """Ages were compared with our clock, but the store's clock wrote the times."""
-        skew = probe(self._blobs).clock_skew
+        skew = probe(self._blobs, clock=self._clock).clock_skew
         if skew is None:
             raise UnsupportedError(
                 "the store does not tell when objects were written, so nothing can be removed by age",

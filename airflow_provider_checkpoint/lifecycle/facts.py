@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.lifecycle.records import Proof, read_ledger, read_pins
+from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
 from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
 from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, read_trash
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Pin, Severity, SinkState, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from airflow_provider_checkpoint.blobs import BlobStore
     from airflow_provider_checkpoint.layouts._protocol import Examination, Layout
-
-#: Requests under way at once. Reading manifests waits for the network, not for the processor.
-WIDTH = 16
-
-Given = TypeVar("Given")
-Answer = TypeVar("Answer")
-
-
-def side_by_side(act: Callable[[Given], Answer], items: Iterable[Given], *, width: int = WIDTH) -> list[Answer]:
-    """Map over items with several threads; answers in order; the first error is raised."""
-    return list(streaming(act, items, width=width))
-
-
-def streaming(act: Callable[[Given], Answer], items: Iterable[Given], *, width: int = WIDTH) -> Iterator[Answer]:
-    """The same, a few answers at a time, so that memory does not grow with the number of items."""
-    pending: deque[Future[Answer]] = deque()
-    with ThreadPoolExecutor(width) as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(act, item))
-                if len(pending) >= 4 * width:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
 
 
 @dataclass(frozen=True, slots=True)

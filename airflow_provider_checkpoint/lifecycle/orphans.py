@@ -24,9 +24,10 @@ from typing import IO, TYPE_CHECKING
 from airflow_provider_checkpoint.blobs import BlobInfo, check_key, is_temporary
 from airflow_provider_checkpoint.exceptions import InvalidKeyError, NoEvidenceError
 from airflow_provider_checkpoint.layouts._protocol import Named, Role
-from airflow_provider_checkpoint.lifecycle.facts import look_at, streaming
+from airflow_provider_checkpoint.lifecycle.facts import look_at
 from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision, OrphanPlan, PathItem
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
+from airflow_provider_checkpoint.lifecycle.side_by_side import streaming
 from airflow_provider_checkpoint.lifecycle.spans import format_size, format_span
 from airflow_provider_checkpoint.lifecycle.trash import read_trash
 

@@ -13,13 +13,13 @@ from airflow_provider_checkpoint.lifecycle.facts import (
     Survey,
     bases_of,
     decided,
-    side_by_side,
     survey,
     unsettled_sinks,
 )
 from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision, PathItem, PruneItem, PrunePlan, SweepPlan
 from airflow_provider_checkpoint.lifecycle.retention import Item, RetentionPolicy, Verdict, decide
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
+from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
 from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, entry_key, folder_of
 from airflow_provider_checkpoint.lifecycle.validation import validate_examined
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import BlobNotFoundError, CorruptManifestError, FencedWriterError
 from airflow_provider_checkpoint.layouts._json import parse_model, read_object
+from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
 from airflow_provider_checkpoint.model import FIRST_TIMELINE, Checkpoint, Timeline
 
 if TYPE_CHECKING:
@@ -81,18 +82,20 @@ def timeline_numbers(blobs: BlobStore) -> list[int]:
 
 
 def read_timelines(blobs: BlobStore) -> list[Timeline]:
-    """Every timeline, ascending by number."""
-    timelines = []
-    for number in timeline_numbers(blobs):
-        key = timeline_key(number)
-        try:
-            timeline = parse_model(Timeline, read_object(blobs, key, limit=1024 * 1024), subject=key)
-        except BlobNotFoundError:
-            continue
-        if timeline.number != number:
-            raise CorruptManifestError(f"says it is timeline {timeline.number}", subject=key)
-        timelines.append(timeline)
-    return timelines
+    """Every timeline, ascending by number. Each start of a writer has left one, so there may be many."""
+    found = side_by_side(lambda number: _read_timeline(blobs, number), timeline_numbers(blobs))
+    return [timeline for timeline in found if timeline is not None]
+
+
+def _read_timeline(blobs: BlobStore, number: int) -> Timeline | None:
+    key = timeline_key(number)
+    try:
+        timeline = parse_model(Timeline, read_object(blobs, key, limit=1024 * 1024), subject=key)
+    except BlobNotFoundError:
+        return None
+    if timeline.number != number:
+        raise CorruptManifestError(f"says it is timeline {timeline.number}", subject=key)
+    return timeline
 
 
 class TimelineHolder:

@@ -12,6 +12,7 @@ off, the checkpoint is still in the trash and nothing is lost.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -25,6 +26,7 @@ from airflow_provider_checkpoint.exceptions import (
     CorruptManifestError,
 )
 from airflow_provider_checkpoint.layouts._json import parse_model, read_object
+from airflow_provider_checkpoint.lifecycle.side_by_side import streaming
 from airflow_provider_checkpoint.model import CheckpointId
 
 if TYPE_CHECKING:
@@ -73,14 +75,15 @@ def kept_key(checkpoint_id: CheckpointId, key: str) -> str:
 
 def read_trash(layout: Layout) -> Iterator[TrashEntry]:
     """Every entry. An unreadable one raises: it may name artifacts that must not be removed."""
-    for folder in layout.blobs.folders("trash"):
-        try:
-            checkpoint_id = layout.parse_id(unquote(folder))
-        except ConfigurationError:
-            continue
-        entry = read_entry(layout.blobs, checkpoint_id)
+    for entry in streaming(lambda checkpoint_id: read_entry(layout.blobs, checkpoint_id), _trashed_ids(layout)):
         if entry is not None:
             yield entry
+
+
+def _trashed_ids(layout: Layout) -> Iterator[CheckpointId]:
+    for folder in layout.blobs.folders("trash"):
+        with suppress(ConfigurationError):
+            yield layout.parse_id(unquote(folder))
 
 
 def read_entry(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry | None:

@@ -88,6 +88,9 @@ class Run:
         except Exception:
             self._coordinator.abandon(pending)
             raise
+        finally:
+            # What a job kept in memory for this epoch is of no use to the next.
+            self._spark.catalog.clearCache()
         self._book = self._book.committed(checkpoint.epoch, contents.operators)
         log.info(
             "checkpoint %s: epoch %d, %s events, %d bytes of state, %.2f s",

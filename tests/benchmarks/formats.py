@@ -8,8 +8,6 @@ Each row is measured side by side with its yardstick: both in turn, over and ove
 machine slows both, and the ratio still means something; the load average is printed all the same.
 """
 
-# ruff: noqa: T201 - a command prints
-
 from __future__ import annotations
 
 import argparse

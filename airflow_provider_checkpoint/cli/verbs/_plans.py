@@ -13,12 +13,14 @@ from airflow_provider_checkpoint.lifecycle.spans import format_size
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from airflow_provider_checkpoint.cli.console import Console
     from airflow_provider_checkpoint.lifecycle.plans import OrphanPlan, PrunePlan, Report, SweepPlan
 
 _OUTCOMES = (Column("NOT DONE"), Column("WHY"))
+#: A person does not read more; a program gets all.
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,12 @@ def plan_document(plan: PrunePlan | SweepPlan | OrphanPlan, applied: Applied) ->
     return document
 
 
+def show_some(console: Console, columns: Sequence[Column], rows: Sequence[Row]) -> None:
+    console.table(columns, rows[:_SHOWN])
+    if len(rows) > _SHOWN:
+        console.line(f"... and {len(rows) - _SHOWN:,} more (--json has all)")
+
+
 def tell_outcome(console: Console, applied: Applied, *, would: str, done: Callable[[int, str], str]) -> None:
     """The last lines: what would happen, or what has happened and what has not.
 
@@ -76,5 +84,5 @@ def tell_outcome(console: Console, applied: Applied, *, would: str, done: Callab
     console.line(done(finished, format_size(applied.report.bytes)), "bold")
     if failures:
         console.line()
-        console.table(_OUTCOMES, [Row((one.subject, on_one_line(one.message)), "red") for one in failures])
+        show_some(console, _OUTCOMES, [Row((one.subject, on_one_line(one.message)), "red") for one in failures])
         console.note(f"{counted(len(failures), 'item')} not done; running the same again is safe.")

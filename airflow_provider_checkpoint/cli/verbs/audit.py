@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_checkpoint.cli import exits
 from airflow_provider_checkpoint.cli.console import Column, Row
-from airflow_provider_checkpoint.cli.text import moment_text
+from airflow_provider_checkpoint.cli.text import iso, moment_text
 from airflow_provider_checkpoint.lifecycle.records import AuditRecord, read_audit
 from airflow_provider_checkpoint.lifecycle.spans import format_size
 
@@ -49,8 +49,8 @@ def _document(phases: dict[str, AuditRecord]) -> dict[str, Any]:
         "run": known.run,
         "verb": known.verb,
         "by": known.by,
-        "started": None if started is None else started.at.isoformat(),
-        "finished": None if finished is None else finished.at.isoformat(),
+        "started": None if started is None else iso(started.at),
+        "finished": None if finished is None else iso(finished.at),
         "details": {} if started is None else started.details,
         "outcome": None if finished is None else finished.details,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_checkpoint.cli import exits
 from airflow_provider_checkpoint.cli.console import Column, Row
 from airflow_provider_checkpoint.cli.facts import Entry, entries, proof_document, sink_documents, sink_summary
-from airflow_provider_checkpoint.cli.text import age, ago, counted, moment_text
+from airflow_provider_checkpoint.cli.text import age, ago, counted, iso, moment_text
 from airflow_provider_checkpoint.lifecycle.facts import survey
 from airflow_provider_checkpoint.lifecycle.spans import format_size
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.cli.console import Console
     from airflow_provider_checkpoint.layouts import Layout
     from airflow_provider_checkpoint.lifecycle.trash import TrashEntry
+    from airflow_provider_checkpoint.model import Checkpoint
 
 _COLUMNS = (
     Column("ID", whole=True),
@@ -64,26 +65,33 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
 
 
 def _document(entry: Entry, now: datetime) -> dict[str, Any]:
+    """The same keys for every checkpoint; what an unreadable manifest does not tell is null."""
     checkpoint = entry.checkpoint
-    document: dict[str, Any] = {
+    known = {} if checkpoint is None else _known(checkpoint, now)
+    return {
         "checkpoint_id": entry.id.value,
         "problem": entry.problem or None,
+        **{key: known.get(key) for key in _KNOWN},
+        "abandoned": entry.abandoned,
         "pins": list(entry.pins),
         "proven": proof_document(entry.proof),
     }
-    if checkpoint is not None:
-        document |= {
-            "epoch": checkpoint.epoch,
-            "created": checkpoint.created.isoformat(),
-            "age_seconds": (now - checkpoint.created).total_seconds(),
-            "bytes": checkpoint.size,
-            "artifacts": len(checkpoint.artifacts),
-            "timeline": checkpoint.timeline,
-            "abandoned": entry.abandoned,
-            "savepoint": checkpoint.savepoint,
-            "sinks": sink_documents(checkpoint),
-        }
-    return document
+
+
+_KNOWN = ("epoch", "created", "age_seconds", "bytes", "artifacts", "timeline", "savepoint", "sinks")
+
+
+def _known(checkpoint: Checkpoint, now: datetime) -> dict[str, Any]:
+    return {
+        "epoch": checkpoint.epoch,
+        "created": iso(checkpoint.created),
+        "age_seconds": (now - checkpoint.created).total_seconds(),
+        "bytes": checkpoint.size,
+        "artifacts": len(checkpoint.artifacts),
+        "timeline": checkpoint.timeline,
+        "savepoint": checkpoint.savepoint,
+        "sinks": sink_documents(checkpoint),
+    }
 
 
 # -- for people --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_checkpoint.cli.console import Column, Row
 from airflow_provider_checkpoint.cli.opening import who
 from airflow_provider_checkpoint.cli.text import counted
-from airflow_provider_checkpoint.cli.verbs._plans import apply_if_asked, plan_document, tell_outcome
+from airflow_provider_checkpoint.cli.verbs._plans import apply_if_asked, plan_document, show_some, tell_outcome
 from airflow_provider_checkpoint.lifecycle.executor import Executor
 from airflow_provider_checkpoint.lifecycle.orphans import plan_orphans
 from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision
@@ -71,7 +71,8 @@ def safety_from(arguments: Namespace) -> Safety:
 
 def _show(plan: OrphanPlan, console: Console) -> None:
     staying = [item for item in plan.items if item.action is not OrphanDecision.DELETE]
-    console.table(
+    show_some(
+        console,
         _COLUMNS,
         [
             Row(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_checkpoint.cli import exits
 from airflow_provider_checkpoint.cli.console import Column, Row
 from airflow_provider_checkpoint.cli.facts import Entry, entries, proof_document, sink_documents
-from airflow_provider_checkpoint.cli.text import ago, counted, moment_text
+from airflow_provider_checkpoint.cli.text import ago, counted, iso, moment_text
 from airflow_provider_checkpoint.exceptions import CheckpointNotFoundError
 from airflow_provider_checkpoint.layouts._positions import to_offsets
 from airflow_provider_checkpoint.lifecycle.facts import Survey, bases_of, decided, survey
@@ -139,7 +139,7 @@ def _document(about: About) -> dict[str, Any]:
 def _manifest_document(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "epoch": checkpoint.epoch,
-        "created": checkpoint.created.isoformat(),
+        "created": iso(checkpoint.created),
         "timeline": checkpoint.timeline,
         "parent": None if checkpoint.parent is None else checkpoint.parent.value,
         "bytes": checkpoint.size,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_checkpoint.cli.console import Column, Row
 from airflow_provider_checkpoint.cli.opening import who
 from airflow_provider_checkpoint.cli.text import counted
-from airflow_provider_checkpoint.cli.verbs._plans import apply_if_asked, plan_document, tell_outcome
+from airflow_provider_checkpoint.cli.verbs._plans import apply_if_asked, plan_document, show_some, tell_outcome
 from airflow_provider_checkpoint.lifecycle.executor import Executor
 from airflow_provider_checkpoint.lifecycle.pruning import plan_sweep
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
@@ -33,7 +33,7 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
         console.line(f"Nothing to sweep: nothing was pruned more than {format_span(safety.undo_window)} ago.")
         return applied.exit_code
     rows = [Row((item.path, format_size(item.bytes), "; ".join(item.reasons)), "yellow") for item in plan.items]
-    console.table(_COLUMNS, rows)
+    show_some(console, _COLUMNS, rows)
     console.line()
     would = (
         f"{counted(len(plan.expired), 'checkpoint')} with {counted(len(plan.items), 'object')} would leave for good,"

@@ -12,6 +12,7 @@ from airflow_provider_checkpoint.cli.catalogue import VERBS
 from airflow_provider_checkpoint.cli.console import Console
 from airflow_provider_checkpoint.cli.main import main
 from airflow_provider_checkpoint.cli.parser import parse
+from tests.unit.cli import making
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,11 @@ def plain_surroundings(monkeypatch):
     """No width, colour or credentials of whoever runs the tests."""
     for name in ("COLUMNS", "FORCE_COLOR", "NO_COLOR", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def templates(tmp_path_factory):
+    making.templates = tmp_path_factory.mktemp("templates")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from airflow_provider_checkpoint.layouts.stream import CheckpointState, StreamCh
 from airflow_provider_checkpoint.model import KafkaPartition, KafkaPosition, SinkState, SinkStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from airflow_provider_checkpoint.layouts import Layout
@@ -32,15 +34,32 @@ def hours_ago(hours: float) -> int:
     return int((datetime.now(UTC) - timedelta(hours=hours)).timestamp() * 1000)
 
 
+#: Where stores are written once and copied from: a copy needs no fsync. Set for the session in conftest.
+templates: Path | None = None
+
+
+def _copy(write: Callable[[Path, int], None], folder: Path, count: int) -> None:
+    assert templates is not None
+    template = templates / f"{write.__name__}-{count}"
+    if not template.exists():
+        template.mkdir()
+        write(template, count)
+    shutil.copytree(template, folder, dirs_exist_ok=True)
+
+
 # -- sidecar -----------------------------------------------------------------------------------------------------
 
 
 def sidecar_store(folder: Path, count: int = 5) -> SidecarLayout:
     """Checkpoints 1 to ``count``, an hour apart, the newest an hour old."""
+    _copy(_write_sidecar, folder, count)
+    return SidecarLayout(LocalBlobs(folder), inline_threshold=8)
+
+
+def _write_sidecar(folder: Path, count: int) -> None:
     layout = SidecarLayout(LocalBlobs(folder), inline_threshold=8)
     for number in range(1, count + 1):
         add_sidecar(layout, number, hours=count - number + 1)
-    return layout
 
 
 def add_sidecar(layout: SidecarLayout, number: int, *, hours: float, **values: Any) -> None:
@@ -85,6 +104,11 @@ def orphan_sidecar(folder: Path, number: int, *, age_hours: float) -> Path:
 
 def partitioned_store(folder: Path, count: int = 3) -> PartitionedLayout:
     """Like ``sidecar_store``; the second and later ones are deltas on the first."""
+    _copy(_write_partitioned, folder, count)
+    return PartitionedLayout(LocalBlobs(folder))
+
+
+def _write_partitioned(folder: Path, count: int) -> None:
     layout = PartitionedLayout(LocalBlobs(folder))
     base = None
     for number in range(1, count + 1):
@@ -105,7 +129,6 @@ def partitioned_store(folder: Path, count: int = 3) -> PartitionedLayout:
         )
         layout.update_latest(new)
         base = base or saved
-    return layout
 
 
 def _kafka(offset: int) -> KafkaPosition:
@@ -114,6 +137,11 @@ def _kafka(offset: int) -> KafkaPosition:
 
 def stream_store(folder: Path, count: int = 3) -> Layout:
     """Checkpoints of the stream ``orders`` at events 10, 20, ..., an hour apart."""
+    _copy(_write_stream, folder, count)
+    return StreamStore(LocalBlobs(folder), max_per_stream=100).layout("orders")
+
+
+def _write_stream(folder: Path, count: int) -> None:
     store = StreamStore(LocalBlobs(folder), max_per_stream=100)
     for number in range(1, count + 1):
         state = CheckpointState(StreamCheckpointId("orders", number * 10, datetime.now(UTC)), event_count=number * 10)
@@ -122,7 +150,6 @@ def stream_store(folder: Path, count: int = 3) -> Layout:
         store.save(state)
         moment = time.time() - (count - number + 1) * 3600
         os.utime(folder / "orders" / f"checkpoint-{number * 10:020}.ckpt", (moment, moment))
-    return store.layout("orders")
 
 
 def everything_in(folder: Path) -> dict[str, bytes]:

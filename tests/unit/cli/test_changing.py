@@ -286,6 +286,17 @@ def test_a_higher_cap_needs_no_confirmation(run, store):
     assert run("orphans", store, "--yes", "--max-share", "0.9").code == 0
 
 
+def test_a_person_is_not_shown_thousands_of_objects_but_a_program_is(run, store):
+    for number in range(1000, 1150):
+        orphan_sidecar(store, number, age_hours=100)
+    shown = run("orphans", store)
+    assert "more (--json has all)" in shown.out
+    assert shown.out.count(" delete ") == 100
+    assert (
+        len([item for item in run("orphans", store, "--json").document["items"] if item["action"] == "delete"]) == 150
+    )
+
+
 def test_artifacts_without_a_single_manifest_stop_the_search(run, store):
     for path in (store / "manifests").iterdir():
         path.unlink()

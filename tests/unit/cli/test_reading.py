@@ -103,6 +103,19 @@ def test_list_shows_the_trash_only_if_asked(run, store):
     assert sorted(entry["checkpoint_id"] for entry in trash) == [1, 2, 3]
 
 
+def test_an_unreadable_checkpoint_is_listed_with_the_same_keys_and_its_reason(run, store):
+    (store / "manifests" / "manifest-000005.json").write_text("{")
+    shown = run("list", store)
+    assert shown.code == 0
+    assert shown.out.splitlines()[1].split() == ["5", "UNREADABLE"]
+    assert "5: " in shown.out.splitlines()[-1]
+    broken, sound, *_ = run("list", store, "--json").document["checkpoints"]
+    assert broken.keys() == sound.keys()
+    assert broken["epoch"] is None
+    assert broken["problem"]
+    assert sound["problem"] is None
+
+
 def test_list_says_when_there_is_nothing(run, tmp_path):
     assert run("list", tmp_path, "--layout", "sidecar").out == "No checkpoints.\n"
     assert run("list", tmp_path, "--layout", "sidecar", "--json").document["checkpoints"] == []

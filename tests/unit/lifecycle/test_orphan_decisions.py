@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_checkpoint.blobs import is_temporary
 from airflow_provider_checkpoint.blobs._protocol import probe_key, temporary_key
 from airflow_provider_checkpoint.layouts._protocol import Named, Role
 from airflow_provider_checkpoint.lifecycle.orphans import Evidence, KeySet, judge, question_about
@@ -16,10 +17,17 @@ from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision
 from airflow_provider_checkpoint.lifecycle.safety import ORPHAN_AGE_FLOOR, SAFE, Safety
 from airflow_provider_checkpoint.model import CheckpointId
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 OLD = NOW - 30 * DAY
+
+#: As a writer leaves them that dies; their names are random, those of tests are not.
+HALF_WRITTEN = f"checkpoints/000003/.state.{'0' * 32}.tmp"
+PROBE = f".fence.{'0' * 32}.probe"
 
 DELETE, KEEP, DEFER, SKIP = (
     OrphanDecision.DELETE,
@@ -86,11 +94,17 @@ def test_an_artifact_in_the_folder_of_a_trashed_checkpoint_waits_for_the_sweep()
     assert verdict("checkpoints/000005/lost", owner=5) == (KEEP, "checkpoint 5 is in the trash")
 
 
-@pytest.mark.parametrize("key", [temporary_key("checkpoints/000003/state"), temporary_key("latest"), probe_key()])
+@pytest.mark.parametrize("key", [HALF_WRITTEN, f".latest.{'0' * 32}.tmp", PROBE])
 @pytest.mark.parametrize("role", list(Role))
 def test_a_half_written_object_is_litter_once_it_is_old_wherever_it_lies(key: str, role: Role):
     assert verdict(key, role=role) == (DELETE, "half-written object")
     assert verdict(key, NOW - 23 * HOUR, role=role) == (DEFER, "younger than 1d")
+
+
+@pytest.mark.parametrize("make", [lambda: temporary_key("checkpoints/000003/state"), probe_key])
+def test_the_names_that_writers_give_to_half_written_objects_are_known(make: Callable[[], str]):
+    assert is_temporary(make())
+    assert verdict(make()) == (DELETE, "half-written object")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +135,7 @@ def test_what_is_younger_than_a_day_or_of_unknown_age_is_left_for_later(
 
 
 @pytest.mark.parametrize("asked", [timedelta(0), timedelta(minutes=59), timedelta(days=-7), timedelta.min])
-@pytest.mark.parametrize("key", ["checkpoints/000003/lost", temporary_key("checkpoints/000003/state")])
+@pytest.mark.parametrize("key", ["checkpoints/000003/lost", HALF_WRITTEN])
 def test_no_option_makes_anything_younger_than_an_hour_an_orphan(key: str, asked: timedelta):
     safety = Safety(orphan_age=asked, uncommitted_age=asked)
     assert verdict(key, NOW - timedelta(minutes=59, seconds=59), safety=safety) == (DEFER, "younger than 1h")
@@ -188,7 +202,7 @@ def test_a_manifest_that_cannot_be_read_protects_all_that_it_may_name(owner: int
     role=st.sampled_from(Role),
     owner=st.none() | st.integers(0, 12),
     age=st.none() | st.timedeltas(timedelta(days=-2), timedelta(days=60)),
-    key=st.sampled_from(["checkpoints/000003/shared", "checkpoints/000003/lost", temporary_key("x/y")]),
+    key=st.sampled_from(["checkpoints/000003/shared", "checkpoints/000003/lost", HALF_WRITTEN]),
     orphan_age=st.timedeltas(timedelta(days=-1), timedelta(days=40)),
     unreadable=st.none() | st.integers(0, 12),
 )

@@ -392,7 +392,7 @@ def growth() -> None:
         plan = plan_orphans(Wide(Endless(checkpoints)), now=NOW)
         assert plan.counts == {OrphanDecision.KEEP_ACTIVE: checkpoints * 1000}
         heights.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    print((heights[1] - heights[0]) * (1 if sys.platform == "darwin" else 1024))  # noqa: T201 - the answer of a child
+    print((heights[1] - heights[0]) * (1 if sys.platform == "darwin" else 1024))
 
 
 def test_two_hundred_thousand_objects_pass_through_little_memory():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -44,8 +44,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 IDS = st.one_of(st.integers(0, 2**64 - 1), TEXT, st.just("7")).map(CheckpointId)
 COUNTS = st.integers(0, 2**63)
 TIMES = st.datetimes(
-    timezones=st.sampled_from([timezone.utc, timezone(timedelta(hours=5, minutes=45)), ZoneInfo("Asia/Tokyo")])
-)  # noqa: UP017 - beside its like
+    datetime(1970, 1, 2),  # noqa: DTZ001 - hypothesis adds the zone
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45)), ZoneInfo("Asia/Tokyo")]),
+)
 TEXTS = st.lists(TEXT, max_size=3).map(tuple)
 
 
@@ -139,7 +140,7 @@ PLANS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(PLANS)
 def test_a_plan_goes_through_json_unchanged(plan: BaseModel):
     kind = type(plan)
@@ -149,6 +150,7 @@ def test_a_plan_goes_through_json_unchanged(plan: BaseModel):
     assert kind.model_validate(plan.model_dump()) == plan
 
 
+@settings(max_examples=20, deadline=None)
 @given(PLANS)
 def test_a_plan_cannot_be_changed(plan: BaseModel):
     field = next(iter(type(plan).model_fields))
@@ -169,7 +171,7 @@ def layout() -> TinyLayout:
 
 def test_what_is_planned_for_a_store_survives_json_and_says_the_same(layout: TinyLayout):
     prune = plan_prune(layout, RetentionPolicy(keep_last=1, keep_within="90m", min_age="1h"), now=NOW)
-    assert len(prune.removed) == 2
+    assert [item.checkpoint_id.value for item in prune.removed] == [4, 2, 1]
     plans: list[BaseModel] = [prune, plan_orphans(layout, now=NOW), choose(layout, Wish(), now=NOW)]
     report = Executor(layout, by="test", clock=lambda: NOW).prune(prune)
     sweep = plan_sweep(layout, now=NOW + timedelta(days=2))

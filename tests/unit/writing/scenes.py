@@ -36,9 +36,11 @@ class Held:
     fails: bool = False
     releases: int = 0
     in_use: bool = False
+    on_release: Callable[[], object] = lambda: None
 
     def release(self) -> None:
         assert not self.in_use, "released while the snapshot still used them"
+        self.on_release()
         self.releases += 1
         self.events.append("cleanup")
         if self.fails:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.model import CheckpointId
     from airflow_provider_checkpoint.writing.snapshot import SnapshotTask
 
-slots = st.tuples(st.sampled_from(["sum", "join"]), st.integers(0, 2))
-keys = st.sampled_from("abcdef")
+slots = st.sampled_from([("sum", 0), ("sum", 1), ("join", 0)])
+keys = st.sampled_from("abcd")
+kinds = st.sampled_from([SnapshotKind.CHECKPOINT, SnapshotKind.CHECKPOINT, *SnapshotKind])
 
 
 class Chains(RuleBasedStateMachine):
@@ -54,11 +55,17 @@ class Chains(RuleBasedStateMachine):
     # -- checkpoints come and go ---------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.under_way) < 3)
-    @rule(kind=st.sampled_from(SnapshotKind))
+    @rule(kind=kinds)
     def begin(self, kind: SnapshotKind) -> None:
         checkpoint_id, task = self.pipeline.begin(SnapshotOptions(kind))
         frozen = {slot: dict(values) for slot, values in self.state.contents.items()}
         self.under_way.append((checkpoint_id, task, frozen))
+
+    @precondition(lambda self: self.under_way)
+    @rule(data=st.data())
+    def write(self, data: st.DataObject) -> None:
+        _, task, _ = data.draw(st.sampled_from(self.under_way))
+        task.run()
 
     @precondition(lambda self: self.under_way)
     @rule(data=st.data())

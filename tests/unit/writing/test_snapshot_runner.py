@@ -220,23 +220,23 @@ def test_waiting_for_a_task_that_nobody_runs_ends_with_a_timeout() -> None:
     scene.owner.close()
 
 
-def test_resources_are_released_and_the_owner_is_empty_before_anyone_learns_the_outcome() -> None:
-    scene = Scene()
-    scene.during = scene.get_stuck
-    seen: list[tuple[int, int]] = []
+@pytest.mark.parametrize("act", [SnapshotTask.run, SnapshotTask.cancel])
+def test_the_outcome_is_known_only_when_all_is_released_and_forgotten(
+    act: Callable[[SnapshotTask[str]], object],
+) -> None:
+    steps: list[tuple[str, bool]] = []
+
+    class Noting(SnapshotOwner):
+        def forget(self, task: SnapshotTask) -> None:
+            super().forget(task)
+            steps.append(("forgotten", task.done))
+
+    scene = Scene(owner=Noting())
     task = scene.start()
-    thread = scene.run_until_stuck(task)
-
-    def wait() -> None:
-        task.exception(PATIENCE)
-        seen.append((scene.held[0].releases, scene.owner.under_way))
-
-    waiting = threading.Thread(target=wait)
-    waiting.start()
-    task.cancel()
-    for each in (thread, waiting):
-        each.join(PATIENCE)
-    assert seen == [(1, 0)]
+    scene.held[0].on_release = lambda: steps.append(("released", task.done))
+    act(task)
+    assert steps == [("released", False), ("forgotten", False)]
+    assert task.done
 
 
 # -- cancelling --------------------------------------------------------------------------------------------------

@@ -173,6 +173,7 @@ def test_a_new_base_is_written_before_the_old_one_ages_out(touched: bool) -> Non
         assert pipeline.restored(checkpoint_id) == state.contents
     between = Write.DELTA if touched else Write.CARRY
     assert writes == [Write.FULL, *[between] * 3, Write.FULL, *[between] * 3, Write.FULL]
+    assert len(pipeline.strategy._last.recent) == 3, "what is remembered must not grow with the number of checkpoints"
 
 
 def test_with_an_age_of_nothing_everything_is_whole() -> None:
@@ -251,15 +252,17 @@ def test_nothing_is_built_on_a_checkpoint_that_was_not_confirmed() -> None:
     assert owners(pipeline, second) == {second}
 
 
-def test_changes_of_an_aborted_checkpoint_are_in_the_next_one() -> None:
+@pytest.mark.parametrize("fate", ["aborted", "unknown"])
+def test_changes_of_a_checkpoint_that_was_not_committed_are_in_the_next_one(fate: str) -> None:
     state = filled(A0)
     pipeline = incremental(state)
     first, _ = pipeline.checkpoint()
     state.put(A0, "key-0001", "changed")
-    aborted, task = pipeline.begin()
+    second, task = pipeline.begin()
     assert task.result().counts == {Write.DELTA: 1}
-    pipeline.strategy.aborted(aborted)
-    # Nothing changed since the aborted one, and yet this one is not a copy of the first.
+    if fate == "aborted":
+        pipeline.strategy.aborted(second)
+    # Nothing changed since the second one, and yet this one is not a copy of the first.
     third, result = pipeline.checkpoint()
     assert result.counts == {Write.DELTA: 1}
     assert owners(pipeline, third) == {first, third}
@@ -298,8 +301,8 @@ def test_a_repeated_or_late_commit_does_not_turn_back() -> None:
     state.put(A0, "key-0001", "changed")
     second, second_task = pipeline.begin()
     pipeline.commit(second, second_task.result())
-    pipeline.commit(first, first_task.result())
     pipeline.strategy.committed(second)
+    pipeline.commit(first, first_task.result())
     state.put(A0, "key-0002", "changed")
     third, _ = pipeline.checkpoint()
     assert owners(pipeline, third) == {second, third}

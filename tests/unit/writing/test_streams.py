@@ -108,6 +108,12 @@ def test_any_kind_of_buffer_is_taken(blobs: BlobStore, kind: Callable[[bytes], o
     assert blobs.read(stream.close().path) == b"four!"
 
 
+def test_a_buffer_of_larger_items_is_counted_in_bytes(blobs: BlobStore) -> None:
+    stream = open_stream(blobs)
+    stream.write(memoryview(bytes(3 * MEGABYTE)).cast("Q"))
+    assert stream.close().size_bytes == 3 * MEGABYTE
+
+
 def test_a_buffer_may_be_filled_again_once_it_was_written(blobs: BlobStore) -> None:
     stream = open_stream(blobs)
     buffer = bytearray(b"one")
@@ -198,13 +204,15 @@ def test_aborting_a_closed_stream_changes_nothing(blobs: BlobStore) -> None:
     stream.abort()
     assert stream.close() == entry
     assert blobs.read(entry.path) == b"state"
+    with pytest.raises(UnsupportedError, match="closed"):
+        stream.write(b"more")
 
 
-@pytest.mark.parametrize("where", ["before", "first"])
-def test_aborted_while_the_store_takes_it_no_artifact_appears(blobs: BlobStore, where: str) -> None:
+@pytest.mark.parametrize(("where", "size"), [("before", 0), ("before", 10), ("first", 10), ("first", 2 * MEGABYTE)])
+def test_aborted_while_the_store_takes_it_no_artifact_appears(blobs: BlobStore, where: str, size: int) -> None:
     pausing = PausingBlobs(blobs, where)
     stream = open_stream(pausing, in_memory=1000)
-    stream.write(bytes(2 * MEGABYTE))
+    stream.write(bytes(size))
     errors: list[BaseException] = []
 
     def close() -> None:

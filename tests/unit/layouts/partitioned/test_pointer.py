@@ -61,6 +61,14 @@ def test_update_moves_forward_only_and_move_moves_anywhere(layout):
     assert layout.read_latest() == nth_id(1)
 
 
+def test_a_pointer_that_is_right_is_not_written_again():
+    blobs = FaultyBlobs(MemoryBlobs())
+    layout = PartitionedLayout(blobs)
+    for number in (2, 2, 1):
+        layout.update_latest(nth_id(number))
+    assert [verb for verb, _ in blobs.mutations] == ["create"]
+
+
 def test_move_makes_a_pointer_where_none_is(layout):
     layout.move_pointer(M1_ID)
     assert layout.blobs.read("_latest") == M2

@@ -8,6 +8,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
 from airflow_provider_checkpoint.layouts.sidecar import (
@@ -253,6 +254,12 @@ def test_sink_statuses_are_read_in_each_spelling(status, tagged):
 def test_a_sink_status_is_written_without_the_epoch_which_has_its_own_key():
     made = manifest(1, sink_commit_statuses={"s": SinkStatus(SinkState.COMMITTED, epoch=7, message="x")})
     assert made.sink_commit_statuses == {"s": COMMITTED}
+
+
+def test_half_a_character_is_refused_when_a_manifest_is_made_and_not_when_it_is_written():
+    for values in ({"source_names": ("\ud800",)}, {"sink_epochs": {"\ud800": 1}}, {"state_checksum": "\ud800"}):
+        with pytest.raises(ValidationError):
+            manifest(1, **values)
 
 
 def test_keys_nobody_knows_are_ignored():

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_checkpoint.blobs import MemoryBlobs
 from airflow_provider_checkpoint.layouts._protocol import Named, Role
 from airflow_provider_checkpoint.layouts.sidecar import _names as names
+from airflow_provider_checkpoint.layouts.sidecar._listing import list_manifests
 from airflow_provider_checkpoint.model import CheckpointId
 from tests.unit.layouts.sidecar.making import patient
 
@@ -87,6 +89,21 @@ def test_exact_paths():
     assert names.state_key(1) == "checkpoints/state-000001.bin"
     assert names.legacy_manifest_key(1) == "checkpoints/checkpoint_000001/manifest.json"
     assert names.state_beside("manifests/manifest-1.json") == "checkpoints/state-1.bin"
+
+
+def test_of_manifests_that_claim_one_id_the_present_layout_and_the_usual_spelling_come_first():
+    ordered = [
+        "manifests/manifest-000002.json",
+        "manifests/manifest-0000002.json",
+        "manifests/manifest-2.json",
+        "checkpoints/checkpoint_000002/manifest.json",
+        "checkpoints/checkpoint_0000002/manifest.json",
+        "checkpoints/checkpoint_2/manifest.json",
+    ]
+    blobs = MemoryBlobs()
+    for key in reversed(ordered):
+        blobs.create(key, b"{}")
+    assert list_manifests(blobs) == {2: ordered}
 
 
 @patient

@@ -129,6 +129,10 @@ CASES = {
         state(a=OperatorCheckpoint.at(0, 10), b=OperatorCheckpoint.at(2, 3)),
         error("range_overlap", "operators 'a' and 'b' claim the same part of the sidecar"),
     ),
+    "a range within a range, and one after both": (
+        state(a=OperatorCheckpoint.at(0, 10), b=OperatorCheckpoint.at(2, 3), c=OperatorCheckpoint.at(10, 5)),
+        error("range_overlap", "operators 'a' and 'b' claim the same part of the sidecar"),
+    ),
     "equal ranges": (
         state(a=OperatorCheckpoint.at(0, 10), b=OperatorCheckpoint.at(0, 10)),
         error("range_overlap", "operators 'a' and 'b' claim the same part of the sidecar"),

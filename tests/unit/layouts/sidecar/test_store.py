@@ -551,6 +551,13 @@ def test_an_update_may_be_repeated(store):
     assert store.update_manifest(made) == made
 
 
+def test_an_update_that_changes_nothing_writes_nothing(blobs):
+    made = SidecarLayout(blobs).save(pending(1))
+    faulty = FaultyBlobs(blobs)
+    SidecarLayout(faulty).update_manifest(made)
+    assert faulty.mutations == []
+
+
 def test_an_update_changes_sink_epochs_as_well(store):
     made = store.save(manifest(2, sink_epochs={"sink": 1}))
     store.update_manifest(made.changed(sink_epochs={"sink": 2}))

@@ -1,0 +1,238 @@
+"""A store with everything in it that a lifecycle must get right, and what must hold of it whatever died where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from airflow_provider_checkpoint.blobs import MemoryBlobs
+from airflow_provider_checkpoint.blobs._protocol import BlobInfo, temporary_key
+from airflow_provider_checkpoint.exceptions import NoRecoveryPointError
+from airflow_provider_checkpoint.layouts._protocol import Role
+from airflow_provider_checkpoint.lifecycle import trash
+from airflow_provider_checkpoint.lifecycle.executor import Executor
+from airflow_provider_checkpoint.lifecycle.facts import look_at
+from airflow_provider_checkpoint.lifecycle.records import add_pin, read_pins
+from airflow_provider_checkpoint.lifecycle.recovery import Wish, choose
+from airflow_provider_checkpoint.lifecycle.safety import SAFE
+from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
+from airflow_provider_checkpoint.lifecycle.validation import validate
+from airflow_provider_checkpoint.model import CheckpointId, Depth, Pin
+from tests.crash.makers import DAY, PENDING, START, Clock, Draft, Maker
+
+if TYPE_CHECKING:
+    from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.layouts._protocol import Layout
+    from airflow_provider_checkpoint.lifecycle.plans import PrunePlan
+
+
+def clone(root: MemoryBlobs, clock: Clock) -> MemoryBlobs:
+    """The same objects with the same ages in a store of their own."""
+    copy = MemoryBlobs(clock=clock)
+    copy._objects = dict(root._objects)
+    return copy
+
+
+@dataclass
+class Scene:
+    """A store, its clock, and its checkpoints by the part they play.
+
+    ``first`` and ``base`` are whole by themselves; ``pinned`` builds on ``first``, ``other`` and ``newest`` build on
+    ``base``, where the layout has such a thing. The state of ``damaged`` is not what was written. ``undecided`` was
+    never decided, so ``newest`` is the one to go back to. ``dead`` and ``alive`` have artifacts and no manifest: the
+    writer of the one died days ago, that of the other is at work.
+    """
+
+    maker: Maker
+    root: MemoryBlobs
+    ids: dict[str, CheckpointId] = field(default_factory=dict)
+    seen: set[CheckpointId] = field(default_factory=set)
+    """Every id under which something was ever written."""
+    broken: set[CheckpointId] = field(default_factory=set)
+    """Checkpoints that cannot be restored, because somebody damaged them."""
+    plan: PrunePlan | None = None
+
+    @property
+    def clock(self) -> Clock:
+        return self.maker.clock
+
+    @property
+    def layout(self) -> Layout:
+        return self.maker.layout(self.root)
+
+    def layout_on(self, root: BlobStore) -> Layout:
+        return self.maker.layout(root)
+
+    def executor(self, root: BlobStore) -> Executor:
+        return Executor(self.layout_on(root), by="test", clock=self.clock)
+
+    def copy(self) -> Scene:
+        return replace(self, root=clone(self.root, self.clock))
+
+    def draft(self, name: str, **more: object) -> Draft:
+        """Choose the id of the next checkpoint and remember it under a name."""
+        self.ids[name] = self.maker.next_id(self.root)
+        return Draft(self.ids[name], **more)
+
+    def write(self, name: str, epoch: int, *, base: str | None = None, pending: bool = False) -> None:
+        built_on = self.ids[base] if base is not None and self.maker.has_bases else None
+        sinks = {"out": PENDING} if pending else {}
+        self.maker.write(self.root, self.draft(name, epoch=epoch, base=built_on, sinks=sinks))
+        self.seen.add(self.ids[name])
+        self.clock.advance(DAY)
+
+    def leave_behind(self, name: str, epoch: int) -> None:
+        self.maker.write_artifacts(self.root, self.draft(name, epoch=epoch))
+        self.seen.add(self.ids[name])
+
+    def damage(self, name: str) -> None:
+        """Change a byte of its own state, so that nothing but a digest tells."""
+        blobs = self.layout.blobs
+        key = self.layout.load(self.ids[name]).artifacts[0].key
+        blobs.replace(key, blobs.read(key)[:-1] + b"?")
+        self.broken.add(self.ids[name])
+
+
+def full_scene(maker: Maker, *, leftovers: bool = True) -> Scene:
+    scene = Scene(maker, MemoryBlobs(clock=maker.clock))
+    open_timeline(scene.layout.blobs, start=None, has_checkpoints=False, writer="w1", now=scene.clock())
+    scene.write("first", 1)
+    scene.write("pinned", 2, base="first")
+    scene.write("base", 3)
+    scene.write("other", 4, base="base")
+    scene.write("damaged", 5)
+    scene.damage("damaged")
+    scene.write("newest", 6, base="base")
+    if maker.has_sinks:
+        scene.write("undecided", 7, pending=True)
+    add_pin(
+        scene.layout.blobs,
+        Pin(name="keep", checkpoint_id=scene.ids["pinned"], owner="test", reason="wanted", created=scene.clock()),
+    )
+    if leftovers:
+        scene.leave_behind("dead", 8)
+        _put_temporary(scene)
+        scene.clock.advance(3 * DAY)
+        scene.leave_behind("alive", 9)
+    return scene
+
+
+def _put_temporary(scene: Scene) -> None:
+    """What a writer to a disk leaves when it dies: no verb makes such a name."""
+    blobs = scene.layout.blobs
+    place = temporary_key("half")
+    key = f"{blobs._prefix}{place}" if hasattr(blobs, "_prefix") else place
+    scene.root._objects[key] = (b"half", BlobInfo(key, 4, scene.clock(), "1"))
+
+
+# -- what is there -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a store is known to hold before something happens to it."""
+
+    live: frozenset[CheckpointId]
+    trashed: frozenset[CheckpointId]
+    chosen: CheckpointId | None
+    """The one to go back to."""
+    pinned: frozenset[CheckpointId]
+    young: dict[str, bytes]
+    """Artifacts too young to be judged by anybody."""
+
+
+def facts_of(scene: Scene) -> Facts:
+    layout = scene.layout
+    return Facts(
+        live=frozenset(_live(layout)),
+        trashed=frozenset(entry.checkpoint_id for entry in trash.read_trash(layout) if entry.purged is None),
+        chosen=choice(scene),
+        pinned=frozenset(pin.checkpoint_id for pin in read_pins(layout.blobs) if pin.holds(scene.clock())),
+        young={
+            info.key: layout.blobs.read(info.key)
+            for info in layout.blobs.list()
+            if layout.named(info.key).role is Role.ARTIFACT and scene.clock() - info.modified < timedelta(hours=1)
+        },
+    )
+
+
+def choice(scene: Scene) -> CheckpointId | None:
+    try:
+        return choose(scene.layout, Wish(depth=Depth.RESTORE), now=scene.clock()).chosen
+    except NoRecoveryPointError:
+        return None
+
+
+def _live(layout: Layout) -> list[CheckpointId]:
+    return [each for each in layout.candidates() if look_at(layout, each) is not None]
+
+
+def _is_whole(layout: Layout, checkpoint_id: CheckpointId) -> bool:
+    return validate(layout, checkpoint_id, Depth.RESTORE).valid
+
+
+def listing(scene: Scene) -> dict[str, bytes]:
+    """Every object but records of what was done when and by whom."""
+    blobs = scene.layout.blobs
+    found = {info.key: blobs.read(info.key) for info in blobs.list(temporary=None)}
+    return {
+        key: b"" if key.endswith("/entry.json") else body
+        for key, body in found.items()
+        if not key.startswith(("audit/", "ledger/"))
+    }
+
+
+# -- what must hold ----------------------------------------------------------------------------------------------
+
+
+def assert_safe(
+    scene: Scene,
+    before: Facts,
+    *,
+    new: frozenset[CheckpointId] = frozenset(),
+    expired: frozenset[CheckpointId] = frozenset(),
+) -> None:
+    """Whatever was interrupted: nothing is lost that was not meant to go, and nothing is half there.
+
+    :param new: ids that the step may have brought into being.
+    :param expired: ids in the trash that the step may have removed for good.
+    """
+    layout = scene.layout
+    live = _live(layout)
+    entries = {entry.checkpoint_id: entry for entry in trash.read_trash(layout)}
+    waiting = {each for each, entry in entries.items() if entry.purged is None}
+
+    assert set(live) <= before.live | before.trashed | new
+    for each in live:
+        assert each in scene.broken or _is_whole(layout, each), f"{each} is live and not whole"
+    for each in before.live | before.trashed - expired:
+        assert each in live or each in waiting, f"{each} is lost"
+    for each in before.pinned | {before.chosen}:
+        assert each in live, f"{each} had to stay"
+    _assert_pointer(layout, live)
+    for key, body in before.young.items():
+        assert layout.blobs.read(key) == body, f"{key} is young and was touched"
+    for each in waiting:
+        if not (each in expired and _purge_has_begun(layout, entries[each])):
+            _assert_can_come_back(scene, each)
+    if scene.maker.gives_ids:
+        assert scene.maker.next_id(clone(scene.root, scene.clock)) > max(scene.seen.union(live)), "an id is reused"
+
+
+def _assert_pointer(layout: Layout, live: list[CheckpointId]) -> None:
+    pointer = layout.read_pointer()
+    assert pointer is None or pointer in live, f"the pointer names {pointer}, which is not there"
+
+
+def _purge_has_begun(layout: Layout, entry: trash.TrashEntry) -> bool:
+    marks = [trash.kept_key(entry.checkpoint_id, key) for key in entry.keys]
+    gone = [key for key in marks if layout.blobs.stat(key) is None]
+    return bool(gone) or layout.blobs.stat(trash.purging_key(entry.checkpoint_id)) is not None
+
+
+def _assert_can_come_back(scene: Scene, checkpoint_id: CheckpointId) -> None:
+    copy = scene.copy()
+    copy.executor(copy.root).undelete(checkpoint_id)
+    assert checkpoint_id in _live(copy.layout)
+    assert checkpoint_id in scene.broken or _is_whole(copy.layout, checkpoint_id), f"{checkpoint_id} is not whole"

@@ -1,0 +1,76 @@
+"""The orders job, killed with SIGKILL at every step of the commit protocol and at random moments, ends exact."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_checkpoint.layouts import open_store
+from tests.integration.spark.rehearsal import Job, Stage, checkpoint_ids, orders, rehearse
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_killed_at_steps_and_at_random_and_sent_back_the_tables_are_exact(tmp_path):
+    result = rehearse(Stage.local(tmp_path), kills=4, restores=1, seed=5, files=6)
+    assert result.differences == []
+    assert result.kills >= 3
+
+
+def test_on_a_real_object_store_as_well(tmp_path, seaweedfs, monkeypatch):
+    keys = seaweedfs.options()
+    # Secrets reach the job as they reach an executor: through the environment.
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", keys["access_key_id"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys["secret_access_key"])
+    stage = Stage(
+        tmp_path,
+        store=seaweedfs.fresh(),
+        output=str(tmp_path / "tables"),
+        options={"endpoint_url": keys["endpoint_url"], "region": keys["region"]},
+    )
+    result = rehearse(stage, kills=2, restores=1, seed=6, files=4)
+    assert result.differences == []
+
+
+def test_sigterm_commits_the_epoch_under_way_and_ends_cleanly(tmp_path):
+    stage = Stage.local(tmp_path)
+    orders.generate(stage.landing, files=30, orders=50, seed=1)
+    job = Job(stage)
+    assert job.wait_for("INFO checkpoint ")
+    job.process.terminate()
+    assert job.wait() == 0, job.output()[-2000:]
+    assert "DONE" in job.output()
+    layout = open_store(stage.store, pipeline="orders")
+    newest = layout.load(layout.candidates()[-1])
+    assert {status.state for status in newest.sinks.values()} == {"committed"}
+    assert newest.epoch < 30
+
+
+def test_a_changed_number_of_vnodes_is_a_clear_error_and_harms_nothing(tmp_path):
+    stage = Stage.local(tmp_path)
+    orders.generate(stage.landing, files=2, orders=20, seed=1)
+    assert Job(stage).wait() == 0
+    before = checkpoint_ids(stage)
+    job = Job(stage, more=("--vnodes", "8"))
+    assert job.wait() != 0
+    assert "has 4 vnodes, the job runs with 8" in job.output()
+    assert checkpoint_ids(stage) == before
+    assert orders.differences(stage.landing, tmp_path / "tables") == []
+
+
+def test_a_zombie_driver_that_wakes_after_a_restore_is_fenced(tmp_path):
+    import os
+    import signal
+
+    stage = Stage.local(tmp_path)
+    orders.generate(stage.landing, files=6, orders=50, seed=3)
+    zombie = Job(stage)
+    assert zombie.wait_for("INFO checkpoint ")
+    os.killpg(zombie.process.pid, signal.SIGSTOP)
+    try:
+        assert Job(stage).wait() == 0
+        assert orders.differences(stage.landing, tmp_path / "tables") == []
+    finally:
+        os.killpg(zombie.process.pid, signal.SIGCONT)
+    assert zombie.wait() != 0
+    assert "FencedWriterError" in zombie.output()
+    assert orders.differences(stage.landing, tmp_path / "tables") == []
