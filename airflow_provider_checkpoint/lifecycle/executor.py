@@ -6,6 +6,8 @@ that changes something leaves two audit records: one before, one after. Every st
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from airflow_provider_checkpoint.exceptions import (
     CheckpointNotFoundError,
     ConfirmationNeededError,
     NoEvidenceError,
+    NoRecoveryPointError,
     UnsupportedError,
 )
 from airflow_provider_checkpoint.lifecycle import records, trash
@@ -29,7 +32,13 @@ from airflow_provider_checkpoint.lifecycle.plans import (
     Report,
     SweepPlan,
 )
-from airflow_provider_checkpoint.lifecycle.pruning import manifest_digest, needed_artifacts, require_readable
+from airflow_provider_checkpoint.lifecycle.pruning import (
+    artifacts_to_sweep,
+    manifest_digest,
+    needed_artifacts,
+    require_readable,
+)
+from airflow_provider_checkpoint.lifecycle.recovery import Wish, choose
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.spans import format_span
 from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
@@ -41,6 +50,15 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.model import CheckpointId, Pin
 
 _BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A checkpoint that nobody can undelete any more."""
+
+    entry: trash.TrashEntry
+    ours: bool
+    """Set by this run, and not by one that died."""
 
 
 class Executor:
@@ -70,28 +88,35 @@ class Executor:
         self._check_fresh(plan)
         if not plan.removed:
             return Report(verb="prune", run="", outcomes=())
-        held = self._held_since(plan)
+        newest = self._newest_restorable(plan)
+        held = self._held_since(plan) | {newest: "the one to go back to"}
         details = plan.model_dump(mode="json", exclude={"items"})
         run = self._begin("prune", {"plan": details, "items": _ids(plan.removed)})
-        self._repoint(plan)
+        self._repoint(plan, newest)
         outcomes = [self._trash(item, held, run.run) for item in reversed(plan.removed)]
+        outcomes = self._put_back_what_is_held(plan, outcomes)
         freed = {outcome.subject for outcome in outcomes if outcome.done}
         size = sum(item.bytes for item in plan.removed if str(item.checkpoint_id) in freed)
         return self._end(run, "prune", outcomes, size)
 
-    def _held_since(self, plan: PrunePlan) -> dict[CheckpointId, str]:
-        """What must stay because of something that happened after the plan was made."""
+    def _newest_restorable(self, plan: PrunePlan) -> CheckpointId:
+        """The one to go back to, as things are now: it stays, whatever the plan says."""
         going = {item.checkpoint_id for item in plan.removed}
         if plan.newest_restorable is None or plan.newest_restorable in going:
             raise NoEvidenceError("the plan names no checkpoint that would be left to restore", subject=plan.uri)
         try:
-            self._layout.load(plan.newest_restorable)
-        except CheckpointNotFoundError:
+            chosen = choose(self._layout, Wish(depth=plan.depth), now=self._clock()).chosen
+        except NoRecoveryPointError as error:
             raise ConfirmationNeededError(
-                f"checkpoint {plan.newest_restorable}, the one to keep for a recovery, is gone",
+                "since the plan was made, the checkpoint to keep for a recovery has gone or is no longer whole",
                 subject=plan.uri,
-                hint="Somebody else has pruned since. Make a new plan.",
-            ) from None
+                hint="Make a new plan. While nothing here can be restored, nothing goes.",
+            ) from error
+        assert chosen is not None, "a fresh start was not asked for"
+        return chosen
+
+    def _held_since(self, plan: PrunePlan) -> dict[CheckpointId, str]:
+        """What must stay because of something that happened after the plan was made."""
         now = self._clock()
         held = {
             pin.checkpoint_id: f"pinned as {pin.name!r}" for pin in records.read_pins(self._blobs) if pin.holds(now)
@@ -100,9 +125,9 @@ class Executor:
         if timelines and timelines[-1].fork_checkpoint is not None:
             held[timelines[-1].fork_checkpoint] = "the current timeline starts from it"
         planned = {item.checkpoint_id for item in plan.items}
-        for checkpoint_id in self._layout.candidates():
-            if checkpoint_id not in planned:
-                held.update(self._bases(checkpoint_id))
+        new = [checkpoint_id for checkpoint_id in self._layout.candidates() if checkpoint_id not in planned]
+        for checkpoint_id in [*new, *held]:
+            held = self._bases(checkpoint_id) | held
         return held
 
     def _bases(self, checkpoint_id: CheckpointId) -> dict[CheckpointId, str]:
@@ -112,11 +137,27 @@ class Executor:
             return {}
         return dict.fromkeys(bases_of(self._layout, checkpoint), f"base of {checkpoint_id}")
 
-    def _repoint(self, plan: PrunePlan) -> None:
+    def _repoint(self, plan: PrunePlan, newest: CheckpointId) -> None:
         """Move the pointer off a checkpoint before it goes, so that it never names one that is gone."""
-        going = {item.checkpoint_id for item in plan.removed}
-        if plan.newest_restorable is not None and self._layout.read_pointer() in going:
-            self._layout.move_pointer(plan.newest_restorable)
+        if self._layout.read_pointer() in {item.checkpoint_id for item in plan.removed}:
+            self._layout.move_pointer(newest)
+
+    def _put_back_what_is_held(self, plan: PrunePlan, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Undo what somebody came to need while it went.
+
+        The race this defends against: a pin is set, or a timeline forks, after we had looked and before the manifest
+        was gone. Whoever does so looks afterwards whether the checkpoint is still there; we look afterwards whether
+        somebody wants it. At least one of the two sees the other.
+        """
+        held = {str(checkpoint_id): reason for checkpoint_id, reason in self._held_since(plan).items()}
+        settled = []
+        for outcome in outcomes:
+            if outcome.done and outcome.subject in held:
+                with suppress(CheckpointNotFoundError):  # Somebody else was quicker, there or back.
+                    trash.undelete(self._blobs, self._layout.parse_id(outcome.subject))
+                outcome = Outcome(subject=outcome.subject, done=False, message=f"kept: {held[outcome.subject]}")
+            settled.append(outcome)
+        return settled
 
     def _trash(self, item: PruneItem, held: dict[CheckpointId, str], run: str) -> Outcome:
         subject = str(item.checkpoint_id)
@@ -161,58 +202,70 @@ class Executor:
         self._check_fresh(plan)
         if not plan.expired:
             return Report(verb="sweep", run="", outcomes=())
+        self._check_clock()
         run = self._begin("sweep", {"checkpoints": [checkpoint_id.value for checkpoint_id in plan.expired]})
-        going = [checkpoint_id for checkpoint_id in plan.expired if self._mark_purging(checkpoint_id, plan)]
+        marked = [mark for mark in (self._mark_purging(each, plan, run.run) for each in plan.expired) if mark]
         try:
             # Only now that undelete is shut out: what is needed by anything else, read afresh.
             store = survey(self._layout)
             require_readable(store)
         except CheckpointError:
-            # Nothing was removed yet, so they can still be undeleted.
-            self._blobs.delete([trash.purging_key(checkpoint_id) for checkpoint_id in going])
+            # Those that we marked have lost nothing yet, so they can still be undeleted.
+            self._blobs.delete([trash.purging_key(mark.entry.checkpoint_id) for mark in marked if mark.ours])
             raise
-        needed = needed_artifacts(store, without=set(going))
-        highest = max([known.id for known in store.known] + [entry.checkpoint_id for entry in store.trash])
+        going = [mark.entry for mark in marked]
+        needed = needed_artifacts(store, without={entry.checkpoint_id for entry in going})
+        ids = [known.id for known in store.known] + [entry.checkpoint_id for entry in (*store.trash, *going)]
         outcomes: list[Outcome] = []
         size = 0
-        for checkpoint_id in going:
-            entry = trash.read_entry(self._blobs, checkpoint_id)
-            if entry is not None:
-                # Safe to remove: no live manifest and none in the trash names them, and nobody can put this one back.
-                artifacts = [key for key in entry.artifacts if key not in needed and key not in entry.keys]
-                done = self._delete(artifacts)
-                outcomes.extend(done)
-                if all(outcome.done for outcome in done):
-                    outcomes.extend(self._forget(entry, keep_trace=checkpoint_id == highest))
-                    size += entry.size
+        for entry in going:
+            # Safe to remove: no live manifest and none in the trash names them, and nobody can put this one back.
+            done = self._delete(artifacts_to_sweep(self._layout, entry, needed))
+            outcomes.extend(done)
+            if all(outcome.done for outcome in done):
+                outcomes.extend(self._forget(entry, keep_trace=entry.checkpoint_id == max(ids)))
+                size += entry.size
         return self._end(run, "sweep", outcomes, size)
 
-    def _mark_purging(self, checkpoint_id: CheckpointId, plan: SweepPlan) -> bool:
-        entry = trash.read_entry(self._blobs, checkpoint_id)
-        if entry is None or entry.purged is not None or entry.trashed > plan.undo_window_end:
-            return False
+    def _mark_purging(self, checkpoint_id: CheckpointId, plan: SweepPlan, run: str) -> _Mark | None:
+        """Shut undelete out; None if the checkpoint is not one to remove, or no longer."""
         key = trash.purging_key(checkpoint_id)
-        self._blobs.create(key, f"{self._by}\n".encode())
-        if any(self._blobs.stat(manifest) is not None for manifest in entry.keys):
-            # Put back in the meantime, or the prune that trashed it died before it had deleted the manifest.
+        # The mark tells our own from one of a sweep that died, which may have removed something.
+        ours = self._blobs.create(key, f"{self._by}, run {run}\n".encode()).created
+        entry = self._expired(checkpoint_id, plan)
+        if entry is None:
             self._blobs.delete([key])
-            return False
-        return True
+            return None
+        return _Mark(entry, ours)
+
+    def _expired(self, checkpoint_id: CheckpointId, plan: SweepPlan) -> trash.TrashEntry | None:
+        """The entry of a checkpoint whose undo window has passed and that nobody has put back.
+
+        The manifest is looked at before the entry: a prune writes the entry first, so whoever no longer finds the
+        manifest finds the entry of the prune that took it.
+        """
+        entry = trash.read_entry(self._blobs, checkpoint_id)
+        if entry is None or any(self._blobs.stat(manifest) is not None for manifest in entry.keys):
+            return None
+        entry = trash.read_entry(self._blobs, checkpoint_id)
+        if entry is None or entry.purged is not None:
+            return None
+        return entry if trash.trashed_at(self._blobs, entry) <= plan.undo_window_end else None
 
     def _forget(self, entry: trash.TrashEntry, *, keep_trace: bool) -> list[Outcome]:
         """Remove an entry whose artifacts are gone; the entry itself last, so that an interrupted sweep is resumed."""
         checkpoint_id = entry.checkpoint_id
-        last = trash.entry_key(checkpoint_id)
-        rest = [info.key for info in self._blobs.list(trash.folder_of(checkpoint_id)) if info.key != last]
+        last = [trash.purging_key(checkpoint_id), trash.entry_key(checkpoint_id)]
+        rest = [info.key for info in self._blobs.list(trash.folder_of(checkpoint_id)) if info.key not in last]
         outcomes = self._delete(rest + records.ledger_keys(self._blobs, checkpoint_id))
-        if not all(outcome.done for outcome in outcomes):
-            return outcomes
-        if keep_trace:
+        # One after the other: an undelete relies on the order.
+        for key in last[:1] if keep_trace else last:
+            if all(outcome.done for outcome in outcomes):
+                outcomes += self._delete([key])
+        if keep_trace and all(outcome.done for outcome in outcomes):
             # The highest id there ever was leaves a trace, so that no writer is given it again.
-            trace = entry.model_copy(update={"purged": self._clock(), "artifacts": (), "keys": ()})
-            self._blobs.replace(last, trace.model_dump_json(indent=2).encode())
-            return outcomes
-        return outcomes + self._delete([last])
+            trash.leave_trace(self._blobs, entry, self._clock())
+        return outcomes
 
     # -- orphans -------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ class Survey:
     lineage: Lineage
     ledger: dict[CheckpointId, Proof]
     trash: tuple[TrashEntry, ...]
+    """What was pruned and not put back."""
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -56,13 +57,15 @@ def survey(layout: Layout) -> Survey:
     found = side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates())
     trash |= {entry.checkpoint_id: entry for entry in read_trash(layout)}
     timelines = read_timelines(layout.blobs)
+    known = tuple(known for known in found if known is not None)
+    live = {each.id for each in known}
     return Survey(
-        known=tuple(known for known in found if known is not None),
+        known=known,
         pins=tuple(read_pins(layout.blobs)),
         timelines=tuple(timelines),
         lineage=lineage(timelines),
         ledger=read_ledger(layout.blobs, layout),
-        trash=tuple(trash.values()),
+        trash=tuple(entry for checkpoint_id, entry in trash.items() if checkpoint_id not in live),
     )
 
 

@@ -167,6 +167,7 @@ def gather_evidence(layout: Layout) -> Evidence:
     """
     hashes = array("Q")
     trashed: set[CheckpointId] = set()
+    live: set[CheckpointId] = set()
     manifests = 0
     newest: CheckpointId | None = None
     unreadable: CheckpointId | None = None
@@ -182,13 +183,15 @@ def gather_evidence(layout: Layout) -> Evidence:
         if known is None:
             continue
         newest = known.id
+        live.add(known.id)
         if known.checkpoint is None:
             unreadable = known.id
         else:
             manifests += 1
             hashes.extend(_hash(artifact.key) for artifact in known.checkpoint.artifacts)
     look_into_trash()
-    return Evidence(KeySet(hashes=hashes), manifests, frozenset(trashed), newest, unreadable)
+    # What was put back has left the trash, though its entry has not.
+    return Evidence(KeySet(hashes=hashes), manifests, frozenset(trashed - live), newest, unreadable)
 
 
 def _plan(

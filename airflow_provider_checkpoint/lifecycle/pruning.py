@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.blobs import sha256_of
 from airflow_provider_checkpoint.exceptions import BlobNotFoundError, NoEvidenceError, StoreUnavailableError
+from airflow_provider_checkpoint.layouts._protocol import Role
 from airflow_provider_checkpoint.lifecycle.facts import (
     Known,
     Survey,
@@ -20,7 +21,7 @@ from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision, PathItem
 from airflow_provider_checkpoint.lifecycle.retention import Item, RetentionPolicy, Verdict, decide
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
-from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, entry_key, folder_of
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, entry_key, folder_of, trashed_at
 from airflow_provider_checkpoint.lifecycle.validation import validate_examined
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth
 
@@ -178,6 +179,8 @@ def _prune_item(layout: Layout, known: Known, verdict: Verdict, shared: Counter[
 
 def manifest_digest(layout: Layout, keys: Sequence[str]) -> str | None:
     """What stands under a checkpoint's manifest names now; None if nothing does."""
+    if not keys:
+        return None
     try:
         return sha256_of(layout.blobs, keys[-1]).sha256
     except BlobNotFoundError:
@@ -192,7 +195,12 @@ def plan_sweep(layout: Layout, *, now: datetime, safety: Safety = SAFE) -> Sweep
     store = survey(layout)
     require_readable(store)
     end = now - safety.undo_window
-    gone = [entry for entry in store.trash if entry.purged is None and entry.trashed <= end]
+    pinned = {pin.checkpoint_id for pin in store.pins if pin.holds(now)}
+    gone = [
+        entry
+        for entry in store.trash
+        if entry.purged is None and entry.checkpoint_id not in pinned and trashed_at(layout.blobs, entry) <= end
+    ]
     needed = needed_artifacts(store, without={entry.checkpoint_id for entry in gone})
     items = [item for entry in gone for item in _sweep_items(layout, entry, needed)]
     return SweepPlan(
@@ -222,11 +230,16 @@ def needed_artifacts(store: Survey, *, without: set[CheckpointId]) -> frozenset[
     return frozenset(live | {key for entry in waiting for key in entry.artifacts})
 
 
+def artifacts_to_sweep(layout: Layout, entry: TrashEntry, needed: frozenset[str]) -> list[str]:
+    """Artifacts that nothing but a checkpoint in the trash needs. An entry that names anything else is not believed."""
+    return [key for key in entry.artifacts if key not in needed and layout.named(key).role is Role.ARTIFACT]
+
+
 def _sweep_items(layout: Layout, entry: TrashEntry, needed: frozenset[str]) -> list[PathItem]:
     reason = f"checkpoint {entry.checkpoint_id} was pruned on {entry.trashed.isoformat()}"
     items = []
-    for key in entry.artifacts:
-        info = None if key in needed or key in entry.keys else layout.blobs.stat(key)
+    for key in artifacts_to_sweep(layout, entry, needed):
+        info = layout.blobs.stat(key)
         if info is not None:
             items.append(_gone(key, reason, info.size, info.version))
     items.extend(

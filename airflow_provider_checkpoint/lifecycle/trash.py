@@ -1,13 +1,14 @@
 """The trash: where a pruned checkpoint waits, whole, until its undo window has passed.
 
-Pruning copies the manifest to ``trash/{id}/kept/{its key}``, then creates ``trash/{id}/entry.json``, then deletes the
-manifest. Artifacts stay where they are. Undeleting puts the manifest back, then deletes the entry, then the copy. So at
-every moment the manifest is live, or the entry exists with a whole copy beside it: a copy without an entry is never the
-only one.
+Pruning copies the manifest to ``trash/{id}/kept/{its key}``, then writes ``trash/{id}/entry.json``, then deletes the
+manifest. Artifacts stay where they are. Undeleting puts the manifest back and removes nothing: an entry whose manifest
+is live means nothing, and the next prune writes it anew. So at every moment the manifest is live, or the entry stands
+with a whole copy beside it, whoever prunes and undeletes at the same time.
 
-Sweeping first creates ``trash/{id}/purging.json``. From then on the checkpoint cannot be undeleted, because its
-artifacts are being removed. Undelete and sweep each look for the other's mark after setting their own; if both back
-off, the checkpoint is still in the trash and nothing is lost.
+Only a sweep removes copies. It first creates ``trash/{id}/purging.json``. From then on the checkpoint cannot be
+undeleted, because its artifacts are being removed. Undelete and sweep each look for the other's mark after setting
+their own; if both back off, the checkpoint is still in the trash and nothing is lost. The copies go before the mark and
+the mark before the entry: an undelete that finds no mark but no copy either knows that a sweep has come and gone.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ from airflow_provider_checkpoint.exceptions import (
     ConfigurationError,
     CorruptManifestError,
 )
-from airflow_provider_checkpoint.layouts._json import parse_model, read_object
+from airflow_provider_checkpoint.layouts._json import MAX_MANIFEST_BYTES, parse_model, read_object
 from airflow_provider_checkpoint.lifecycle.side_by_side import streaming
 from airflow_provider_checkpoint.model import CheckpointId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from datetime import datetime
 
     from airflow_provider_checkpoint.blobs import BlobStore
     from airflow_provider_checkpoint.layouts._protocol import Layout
 
-_ENTRY_LIMIT = 16 * 1024 * 1024
+#: An entry repeats some of what its manifest says, so it is never the larger of the two.
+_ENTRY_LIMIT = MAX_MANIFEST_BYTES
 
 
 class TrashEntry(BaseModel):
@@ -54,7 +57,7 @@ class TrashEntry(BaseModel):
     """What the manifest named, so that a sweep need not understand a manifest that is corrupt."""
     size: int = 0
     purged: AwareDatetime | None = None
-    """Set on the last trace of the highest id there ever was, which stays so that the id is not given out again."""
+    """Set on the last trace of what was the highest id, which stays so that the id is not given out again."""
 
 
 def folder_of(checkpoint_id: CheckpointId) -> str:
@@ -116,10 +119,22 @@ def put_into_trash(blobs: BlobStore, entry: TrashEntry) -> None:
     _delete(blobs, entry.keys)
 
 
+def trashed_at(blobs: BlobStore, entry: TrashEntry) -> datetime:
+    """When its undo window began: by the clock of who pruned it or by the store's, whichever is later."""
+    info = blobs.stat(entry_key(entry.checkpoint_id))
+    return max(entry.trashed, info.modified) if info is not None and info.modified is not None else entry.trashed
+
+
+def leave_trace(blobs: BlobStore, entry: TrashEntry, now: datetime) -> None:
+    """Leave nothing of a checkpoint but its id, so that no writer is given it again."""
+    trace = entry.model_copy(update={"purged": now, "artifacts": (), "keys": ()})
+    blobs.replace(entry_key(entry.checkpoint_id), trace.model_dump_json(indent=2).encode())
+
+
 def require_entry(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
     """The entry of a checkpoint that can be put back; raises CheckpointNotFoundError."""
     entry = read_entry(blobs, checkpoint_id)
-    if entry is None or entry.purged is not None:
+    if entry is None or entry.purged is not None or all(blobs.stat(key) is not None for key in entry.keys):
         raise CheckpointNotFoundError(
             f"checkpoint {checkpoint_id} is not in the trash",
             subject=blobs.uri,
@@ -131,25 +146,28 @@ def require_entry(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
 def undelete(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry:
     """Put a checkpoint back. May be repeated after a crash at any point."""
     entry = require_entry(blobs, checkpoint_id)
-    _refuse_if_purging(blobs, checkpoint_id)
+    _refuse_if_purging(blobs, entry)
     restored = []
     for key in reversed(entry.keys):
-        outcome = blobs.create(key, blobs.stream(kept_key(checkpoint_id, key)))
+        if blobs.stat(key) is None:
+            restored.append(key)
+        try:
+            outcome = blobs.create(key, blobs.stream(kept_key(checkpoint_id, key)))
+        except BlobNotFoundError:
+            # The copy went since; the check below says so.
+            break
         if not outcome.created:
             raise CheckpointConflictError(
                 f"another object stands where checkpoint {checkpoint_id} was",
                 subject=f"{blobs.uri}/{key}",
                 hint="The id was given out again by a writer that knows nothing of the trash. Look at both.",
             )
-        restored.append(key)
     try:
-        _refuse_if_purging(blobs, checkpoint_id)
+        _refuse_if_purging(blobs, entry)
     except CheckpointConflictError:
+        # Safe to remove: we put them there just now, and what they name is going or gone.
         blobs.delete(restored)
         raise
-    # Safe to remove: the manifest is live again. The entry goes first, see above.
-    _delete(blobs, [entry_key(checkpoint_id)])
-    _delete(blobs, [kept_key(checkpoint_id, key) for key in entry.keys])
     return entry
 
 
@@ -159,10 +177,12 @@ def _delete(blobs: BlobStore, keys: Sequence[str]) -> None:
             raise outcome.error
 
 
-def _refuse_if_purging(blobs: BlobStore, checkpoint_id: CheckpointId) -> None:
-    if blobs.stat(purging_key(checkpoint_id)) is not None:
+def _refuse_if_purging(blobs: BlobStore, entry: TrashEntry) -> None:
+    """Raise CheckpointConflictError if a sweep has begun with it, or is through with it. The mark is looked at first."""
+    marked = blobs.stat(purging_key(entry.checkpoint_id)) is not None
+    if marked or any(blobs.stat(kept_key(entry.checkpoint_id, key)) is None for key in entry.keys):
         raise CheckpointConflictError(
-            f"checkpoint {checkpoint_id} is being removed for good",
+            f"checkpoint {entry.checkpoint_id} is being removed for good",
             subject=blobs.uri,
             hint="A sweep has begun with it, so its artifacts may be gone.",
         )

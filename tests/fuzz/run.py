@@ -11,7 +11,7 @@ defect. The vectors are what mutation starts from. Exits with 1 if an input was 
 to run it again.
 """
 
-# ruff: noqa: T201 - a command prints
+
 
 from __future__ import annotations
 

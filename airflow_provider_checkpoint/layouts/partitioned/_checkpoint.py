@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
+from airflow_provider_checkpoint.layouts._sinks import join_sinks
 from airflow_provider_checkpoint.layouts.partitioned._paths import locate
 from airflow_provider_checkpoint.layouts.partitioned._rules import LAST_TIMESTAMP_MS
-from airflow_provider_checkpoint.model import FIRST_TIMELINE, Artifact, ArtifactKind, Checkpoint, SinkState, SinkStatus
+from airflow_provider_checkpoint.model import FIRST_TIMELINE, Artifact, ArtifactKind, Checkpoint
 
 if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts.partitioned._manifest import CheckpointManifestV2, PartitionEntry
@@ -28,7 +29,7 @@ def as_checkpoint(manifest: CheckpointManifestV2) -> Checkpoint:
         parent=manifest.parent_id,
         artifacts=artifacts_of(manifest),
         sources={name: entry.position for name, entry in manifest.source_offsets.items()},
-        sinks=_sinks(manifest),
+        sinks=join_sinks(manifest.sink_commit_statuses, manifest.sink_epochs),
         watermark=manifest.watermark,
         event_count=manifest.event_count,
         pipeline_hash=manifest.pipeline_hash,
@@ -65,13 +66,3 @@ def artifact_of(operator: str, entry: PartitionEntry, checkpoint_id: CheckpointI
         size=entry.size_bytes,
         sha256=entry.sha256,
     )
-
-
-def _sinks(manifest: CheckpointManifestV2) -> dict[str, SinkStatus]:
-    """Statuses with their epochs. A sink without a status takes no part in the commit: nothing is left to publish."""
-    committed = SinkStatus(SinkState.COMMITTED)
-    statuses = dict.fromkeys(manifest.sink_epochs, committed) | manifest.sink_commit_statuses
-    return {
-        name: SinkStatus(status.state, manifest.sink_epochs.get(name), status.message)
-        for name, status in sorted(statuses.items())
-    }

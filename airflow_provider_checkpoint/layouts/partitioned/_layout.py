@@ -31,7 +31,7 @@ from airflow_provider_checkpoint.layouts.partitioned._removal import remove_chec
 from airflow_provider_checkpoint.layouts.partitioned._rules import identity_issues, rule_issues
 from airflow_provider_checkpoint.layouts.partitioned._saving import PartitionData, save_side_by_side
 from airflow_provider_checkpoint.layouts.partitioned._state import Decode, digest_issue, load_chain, restore_check
-from airflow_provider_checkpoint.layouts.partitioned._swap import swap, swapping
+from airflow_provider_checkpoint.layouts._swap import swap, swapping
 from airflow_provider_checkpoint.model import ArtifactKind, Checkpoint, CheckpointId, Depth, Issue, Severity
 
 if TYPE_CHECKING:

@@ -8,36 +8,32 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
-    PlainSerializer,
-    PlainValidator,
     SerializerFunctionWrapHandler,
     Strict,
     model_serializer,
 )
 
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
+from airflow_provider_checkpoint.layouts._fields import I64, U16, U32, U64, ByName, Names, Text
 from airflow_provider_checkpoint.layouts._json import parse_model, parse_object
 from airflow_provider_checkpoint.layouts._positions import from_offsets, to_offsets
+from airflow_provider_checkpoint.layouts._sinks import SinkCommitStatus
 from airflow_provider_checkpoint.layouts.partitioned._paths import is_id
-from airflow_provider_checkpoint.model import CheckpointId, SinkState, SinkStatus, SourcePosition
+from airflow_provider_checkpoint.model import CheckpointId, SourcePosition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from airflow_provider_checkpoint.model import SinkStatus
+
 MANIFEST_VERSION = 2
-
-Value = TypeVar("Value")
-
-
-def _by_name(values: dict[str, Value]) -> dict[str, Value]:
-    return dict(sorted(values.items()))
 
 
 def _uuid7_only(checkpoint_id: CheckpointId) -> CheckpointId:
@@ -46,41 +42,7 @@ def _uuid7_only(checkpoint_id: CheckpointId) -> CheckpointId:
     return checkpoint_id
 
 
-U16: TypeAlias = Annotated[int, Field(ge=0, lt=2**16)]
-U32: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
-U64: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]
-I64: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Id: TypeAlias = Annotated[CheckpointId, AfterValidator(_uuid7_only)]
-# A limit, even this one, makes pydantic look at the characters and refuse half ones, which no file can hold.
-Text: TypeAlias = Annotated[str, Field(min_length=0)]
-Names: TypeAlias = Annotated[tuple[Text, ...], Strict(False)]
-# Maps are written sorted by name, so that equal manifests are equal bytes.
-ByName: TypeAlias = Annotated[dict[Text, Value], AfterValidator(_by_name)]
-
-
-# -- sink statuses, tagged as in the reference: "Pending", "Committed", {"Failed": "why"} ------------------------
-
-
-def _status_from_tag(value: object) -> SinkStatus:
-    match tuple(value.items()) if isinstance(value, dict) else value:
-        case SinkStatus(state=state, message=message):
-            # The epoch of a sink stands in sink_epochs. A message may quote a file name that is not Unicode.
-            text = (message or "").encode(errors="backslashreplace").decode()
-            return SinkStatus(state, message=text if state is SinkState.FAILED else None)
-        case "Pending" | (("Pending", None),):
-            return SinkStatus(SinkState.PENDING)
-        case "Committed" | (("Committed", None),):
-            return SinkStatus(SinkState.COMMITTED)
-        case (("Failed", str(message)),):
-            return SinkStatus(SinkState.FAILED, message=message)
-    raise ValueError('neither "Pending", "Committed" nor {"Failed": "why"}')
-
-
-def _status_to_tag(status: SinkStatus) -> str | dict[str, str]:
-    return {"Failed": status.message or ""} if status.state is SinkState.FAILED else status.state.value.capitalize()
-
-
-SinkCommitStatus: TypeAlias = Annotated[SinkStatus, PlainValidator(_status_from_tag), PlainSerializer(_status_to_tag)]
 
 
 # -- the manifest ------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ b'more than eight'
 1
 """
 
+from airflow_provider_checkpoint.layouts._sinks import SinkCommitStatus
 from airflow_provider_checkpoint.layouts.sidecar._checksum import inline_checksum
 from airflow_provider_checkpoint.layouts.sidecar._manifest import (
     DEFAULT_INLINE_THRESHOLD,
@@ -18,7 +19,6 @@ from airflow_provider_checkpoint.layouts.sidecar._manifest import (
     CheckpointManifest,
     ConnectorCheckpoint,
     OperatorCheckpoint,
-    SinkCommitStatus,
 )
 from airflow_provider_checkpoint.layouts.sidecar._reports import RecoveryReport, ValidationResult
 from airflow_provider_checkpoint.layouts.sidecar._rules import MANIFEST_VERSION

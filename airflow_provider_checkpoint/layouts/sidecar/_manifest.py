@@ -14,72 +14,23 @@ from __future__ import annotations
 
 import binascii
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PlainValidator,
-    SerializerFunctionWrapHandler,
-    Strict,
-    WrapSerializer,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
+from airflow_provider_checkpoint.layouts._fields import I64, U16, U32, U64, ByName, Names, Text
 from airflow_provider_checkpoint.layouts._json import parse_model, parse_object
+from airflow_provider_checkpoint.layouts._sinks import SinkCommitStatus
 from airflow_provider_checkpoint.layouts.sidecar._rules import MANIFEST_VERSION, manifest_issues
-from airflow_provider_checkpoint.model import Issue, SinkState, SinkStatus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from airflow_provider_checkpoint.model import Issue
+
 DEFAULT_VNODE_COUNT = 256
 DEFAULT_INLINE_THRESHOLD = 1_048_576
-
-Value = TypeVar("Value")
-
-
-def _by_name(values: dict[str, Any], dump: SerializerFunctionWrapHandler) -> Any:
-    return dump(dict(sorted(values.items())))
-
-
-U16: TypeAlias = Annotated[int, Field(ge=0, lt=2**16)]
-U32: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
-U64: TypeAlias = Annotated[int, Field(ge=0, lt=2**64)]
-I64: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-# A bound, however low, makes pydantic look at the characters: half a character is refused here, not when written.
-Text: TypeAlias = Annotated[str, Field(min_length=0)]
-Names: TypeAlias = Annotated[tuple[Text, ...], Strict(False)]
-# Maps are written sorted by name, so that equal manifests are equal bytes.
-ByName: TypeAlias = Annotated[dict[Text, Value], WrapSerializer(_by_name)]
-
-
-# -- sink statuses, externally tagged: "Pending", "Committed", {"Failed": "why"} ---------------------------------
-
-
-def _status_from_tag(value: object) -> SinkStatus:
-    match value:
-        case SinkStatus(state=state, message=message):
-            # The epoch of a sink stands in sink_epochs.
-            return SinkStatus(state, message=(message or "") if state is SinkState.FAILED else None)
-        case dict() if len(value) != 1:
-            pass
-        case "Pending" | {"Pending": None}:
-            return SinkStatus(SinkState.PENDING)
-        case "Committed" | {"Committed": None}:
-            return SinkStatus(SinkState.COMMITTED)
-        case {"Failed": str(message)}:
-            return SinkStatus(SinkState.FAILED, message=message)
-    raise ValueError('neither "Pending", "Committed" nor {"Failed": "why"}')
-
-
-def _status_to_tag(status: SinkStatus) -> str | dict[str, str]:
-    return {"Failed": status.message or ""} if status.state is SinkState.FAILED else status.state.value.capitalize()
-
-
-SinkCommitStatus: TypeAlias = Annotated[SinkStatus, PlainValidator(_status_from_tag), PlainSerializer(_status_to_tag)]
 
 
 # -- parts of the manifest ---------------------------------------------------------------------------------------
@@ -203,13 +154,14 @@ class CheckpointManifest(_Record):
         return type(self).model_validate(dict(self) | values)
 
     # pydantic's own method of this name is deprecated and not used; the seed names this one so.
-    def validate(self, expected_vnode_count: int) -> list[Issue]:  # type: ignore[override] # see above
+    def validate(self, expected_vnode_count: int | None) -> list[Issue]:  # type: ignore[override] # see above
         """Everything that is wrong with the manifest itself; reads nothing else.
 
         Errors are what makes a restore wrong: a version this reader does not know, an id or epoch of 0, ranges of the
         sidecar that overlap, state that cannot be decoded, and a ``vnode_count`` other than the expected one. For the
         last the reference only warns; but keys map to vnodes by that count, so each operator would look for its state
         in the wrong shards, find none, and go on as if it had never seen the key. Everything else is a warning.
+        Without an expected count, None, whatever the manifest says will do.
         """
         return manifest_issues(self, expected_vnode_count)
 

@@ -17,6 +17,7 @@ from airflow_provider_checkpoint.exceptions import (
     StoreUnavailableError,
 )
 from airflow_provider_checkpoint.layouts._json import parse_object
+from airflow_provider_checkpoint.layouts._swap import swap, swapping
 from airflow_provider_checkpoint.layouts.sidecar import _names as names
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LIMIT = 4096
-_ATTEMPTS = 64
 
 
 def encode_pointer(number: int) -> bytes:
@@ -71,27 +71,26 @@ def advance_pointer(blobs: BlobStore, number: int, highest: Callable[[], int]) -
     Where the store has compare-and-swap, no race moves it back. Elsewhere a slow writer can; a reader then starts from
     an older checkpoint, which is whole. Without a readable pointer it is set to ``highest()``, the listing's answer.
     """
-    swaps = blobs.capabilities.compare_and_swap
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> None:
         try:
             data, version = blobs.read_versioned(names.POINTER)
         except BlobNotFoundError:
-            if blobs.create(names.POINTER, encode_pointer(max(number, highest()))).created:
-                return
-            continue
-        target = _successor(data, number, highest)
-        if target is None:
+            if not blobs.create(names.POINTER, encode_pointer(max(number, highest()))).created:
+                raise BlobChangedError("another writer made the pointer first", subject=names.POINTER) from None
             return
-        try:
-            blobs.replace(names.POINTER, encode_pointer(target), expected=version if swaps else None)
-        except BlobChangedError:
-            continue
-        return
-    raise StoreUnavailableError(
-        f"the pointer changed {_ATTEMPTS} times while it was being moved",
-        subject=f"{blobs.uri}/{names.POINTER}",
-        hint="The checkpoint itself is saved. Save it again to move the pointer.",
-    )
+        target = _successor(data, number, highest)
+        if target is not None:
+            swap(blobs, names.POINTER, encode_pointer(target), seen=version)
+
+    try:
+        swapping(attempt)
+    except BlobChangedError:
+        raise StoreUnavailableError(
+            "the pointer changed each time it was about to be moved",
+            subject=f"{blobs.uri}/{names.POINTER}",
+            hint="The checkpoint itself is saved. Save it again to move the pointer.",
+        ) from None
 
 
 def move_pointer(blobs: BlobStore, number: int) -> None:

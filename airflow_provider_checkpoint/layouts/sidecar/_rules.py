@@ -34,11 +34,11 @@ _SHOWN_PER_CODE = 20
 _LONGEST_MESSAGE = 500
 
 
-def manifest_issues(manifest: CheckpointManifest, expected_vnode_count: int) -> list[Issue]:
+def manifest_issues(manifest: CheckpointManifest, expected_vnode_count: int | None) -> list[Issue]:
     return _shortened(_all_issues(manifest, expected_vnode_count))
 
 
-def _all_issues(manifest: CheckpointManifest, expected_vnode_count: int) -> list[Issue]:
+def _all_issues(manifest: CheckpointManifest, expected_vnode_count: int | None) -> list[Issue]:
     return [
         *_identity(manifest),
         *_statuses(manifest),
@@ -112,10 +112,10 @@ def _unregistered(field: str, entries: Mapping[str, object], registry: str, name
         yield Issue.warning(f"{field}_unregistered", f"{field} contains '{name}' not in {registry}")
 
 
-def _vnodes(count: int, expected: int) -> Iterator[Issue]:
+def _vnodes(count: int, expected: int | None) -> Iterator[Issue]:
     if count == 0:
         yield Issue.warning("vnode_count_zero", "vnode_count is 0 (missing or legacy checkpoint)")
-    elif count != expected:
+    elif expected is not None and count != expected:
         yield Issue.error(
             "vnode_count_mismatch", f"vnode_count mismatch: checkpoint has {count}, runtime expects {expected}"
         )

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.layouts._positions import from_offsets
+from airflow_provider_checkpoint.layouts._sinks import join_sinks
 from airflow_provider_checkpoint.layouts.sidecar._checksum import Coverage, coverage, needs_sidecar
 from airflow_provider_checkpoint.layouts.sidecar._rules import LAST_TIMESTAMP_MS, is_checksum
 from airflow_provider_checkpoint.model import (
@@ -13,8 +14,6 @@ from airflow_provider_checkpoint.model import (
     Artifact,
     Checkpoint,
     CheckpointId,
-    SinkState,
-    SinkStatus,
     SourcePosition,
 )
 
@@ -33,7 +32,7 @@ def to_checkpoint(manifest: CheckpointManifest, state_key: str) -> Checkpoint:
         artifacts=(_sidecar(manifest, state_key),) if needs_sidecar(manifest) else (),
         inline_bytes=sum(operator.inline_size for operator in manifest.operator_states.values()),
         sources=_sources(manifest),
-        sinks=_sinks(manifest),
+        sinks=join_sinks(manifest.sink_commit_statuses, manifest.sink_epochs),
         watermark=manifest.watermark,
         pipeline_hash=manifest.pipeline_hash,
         vnode_count=manifest.vnode_count or None,
@@ -60,13 +59,3 @@ def _sources(manifest: CheckpointManifest) -> dict[str, SourcePosition]:
         name: from_offsets(source.connector_type, source.offsets)
         for name, source in sorted(manifest.source_offsets.items())
     }
-
-
-def _sinks(manifest: CheckpointManifest) -> dict[str, SinkStatus]:
-    """A sink with an epoch and no status takes no part in the two-phase commit: it has nothing left to publish."""
-    committed = SinkStatus(SinkState.COMMITTED)
-    sinks = {}
-    for name in sorted(manifest.sink_epochs.keys() | manifest.sink_commit_statuses.keys()):
-        status = manifest.sink_commit_statuses.get(name, committed)
-        sinks[name] = SinkStatus(status.state, epoch=manifest.sink_epochs.get(name), message=status.message)
-    return sinks

@@ -51,14 +51,13 @@ class Cluster:
             process.wait()
 
     def executors(self) -> list[int]:
-        """Process ids of the executors that run now."""
-        found = subprocess.run(
-            ["pgrep", "-f", "CoarseGrainedExecutorBackend.*" + self.master.rpartition(":")[2]],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return [int(line) for line in found.stdout.split()]
+        """Process ids of the executors that run now: they work in a folder of their worker."""
+        return [
+            int(process.name)
+            for process in Path("/proc").glob("[0-9]*")
+            if b"CoarseGrainedExecutorBackend" in _read(process / "cmdline")
+            and self._folder in (process / "cwd").resolve().parents
+        ]
 
     def _start(self, what: str, *arguments: str) -> Path:
         log = self._folder / f"{what}-{len(self._processes)}.log"
@@ -81,3 +80,10 @@ class Cluster:
             if time.monotonic() > deadline or self._processes[-1].poll() is not None:
                 raise TimeoutError(f"no {text!r}:\n{log.read_text(errors='replace')[-3000:]}")
             time.sleep(0.1)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""

@@ -33,7 +33,12 @@ def test_the_executors_python_has_no_airflow_and_imports_the_runtime_from_the_zi
         "assert u.find_spec('airflow') is None; print(o.__file__)"
     )
     done = subprocess.run(
-        [bare_python, "-c", code], env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, check=False
+        [bare_python, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(archive)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert archive.name in done.stdout
