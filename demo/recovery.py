@@ -129,7 +129,7 @@ class Demo:
         settings = [part for name, value in SETTINGS.items() for part in ("--conf", f"{name}={value}")]
         job = [str(ROOT / "dags" / "jobs" / "orders_pipeline.py"), "--store", str(self.store), "--pipeline", "orders"]
         places = ["--input", str(self.landing), "--output", str(self.tables), "--cache", str(self.cache)]
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         if die_at is not None:
             environment["CHECKPOINT_DIE_AT"] = die_at
         with self.console.status("Spark is running"), self.log.open("ab") as log:

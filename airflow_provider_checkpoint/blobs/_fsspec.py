@@ -28,10 +28,13 @@ from airflow_provider_checkpoint.blobs._protocol import (
     temporary_key,
 )
 from airflow_provider_checkpoint.blobs._settle import Backoff, ConditionFailedError, settle_create
+from airflow_provider_checkpoint.blobs._shown import first_line
 from airflow_provider_checkpoint.exceptions import (
     AccessDeniedError,
     BlobNotFoundError,
     CheckpointError,
+    ContainerNotFoundError,
+    ForkedProcessError,
     InvalidKeyError,
     StoreUnavailableError,
     UnsupportedError,
@@ -65,7 +68,8 @@ class FsspecBlobs(BlobStore):
 
     def __init__(self, fs: AbstractFileSystem, path: str, *, backoff: Backoff = Backoff()) -> None:  # noqa: B008 - frozen
         self._fs = fs
-        self._path = path.rstrip("/")
+        # As the filesystem itself will name it in listings: without protocol, absolute where it has such a thing.
+        self._path = str(fs._strip_protocol(path)).rstrip("/")  # noqa: SLF001 - its documented way to do so
         protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
         self._protocol = protocol
         self._spelling = _SPELLINGS.get(protocol, _UNKNOWN)
@@ -156,7 +160,11 @@ class FsspecBlobs(BlobStore):
     def replace(self, key: str, body: bytes, *, expected: str | None = None) -> str | None:
         full = self._full(check_new_key(key))
         if expected is not None:
-            raise UnsupportedError("this filesystem has no compare-and-swap", subject=self._name(key))
+            raise UnsupportedError(
+                "this filesystem has no compare-and-swap",
+                subject=self._name(key),
+                hint="Object stores have it with client='obstore', and so have local folders.",
+            )
         with self._errors(key):
             self._spelling.replace(self._fs, full, b"".join(Body(body)))
         return None
@@ -239,24 +247,42 @@ class FsspecBlobs(BlobStore):
                 hint="On most filesystems a name is an object or a folder, not both.",
             ) from error
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+            if _code(error) == "NoSuchBucket" or "bucket does not exist" in str(error):
+                raise ContainerNotFoundError(
+                    "the bucket does not exist",
+                    subject=self._name(key),
+                    hint="Create it, or correct the name in the address; buckets are never made for you.",
+                ) from error
             raise BlobNotFoundError("no such object", subject=self._name(key)) from error
         except PermissionError as error:
             raise AccessDeniedError(
-                "the filesystem refused access", subject=self._name(key), hint=str(error)
+                "the filesystem refused access", subject=self._name(key), hint=first_line(error)
             ) from error
         except Exception as error:
+            if isinstance(error, RuntimeError) and "fork-safe" in str(error):
+                raise ForkedProcessError(
+                    "this filesystem was opened in the process from which this one was forked",
+                    subject=self.uri,
+                    hint="Open the store in the child itself.",
+                ) from error
             # Filesystems raise whatever their client library raises; every such fault is one we may try again.
             if conditional and _condition_failed(error):
                 raise ConditionFailedError(str(error)) from error
             raise StoreUnavailableError(
-                f"the filesystem failed ({type(error).__name__})", subject=self._name(key), hint=str(error)
+                f"the filesystem failed ({type(error).__name__})", subject=self._name(key), hint=first_line(error)
             ) from error
 
 
 def _condition_failed(error: Exception) -> bool:
     """s3fs reports a lost condition as a plain OSError unless the server adds a non-standard element."""
+    return _code(error) in {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+
+
+def _code(error: Exception) -> str | None:
+    """What the server called the error, where the filesystem keeps the server's answer."""
     response = getattr(error.__cause__, "response", None) or {}
-    return response.get("Error", {}).get("Code") in {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+    code: str | None = response.get("Error", {}).get("Code")
+    return code
 
 
 # -- how each protocol writes ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from obstore.exceptions import (
     UnknownConfigurationKeyError,
 )
 
+from airflow_provider_checkpoint.blobs._shown import first_line
 from airflow_provider_checkpoint.exceptions import (
     AccessDeniedError,
     BlobNotFoundError,
@@ -28,8 +29,7 @@ from airflow_provider_checkpoint.exceptions import (
 )
 
 _STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w+)</Code>|\"code\":\s*\"?(\w+)|x-ms-error-code: (\w+)")
-_QUERY = re.compile(r"\?[^\s\"',)]*")
+_CODE = re.compile(r"<Code>(\w+)</Code>|\"code\":\s*\"?(\w+)|x-ms-error-code: (\w+)|\(code: (\w+)\)")
 #: Client errors by number that pass by themselves: request timeout, conflict with a write under way, throttling.
 _PASSING = {"408", "409", "429"}
 _NO_CONTAINER = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist", "bucket does not exist")
@@ -49,7 +49,7 @@ _DENIED = (
 
 def translate(error: Exception, subject: str) -> CheckpointError:
     """The error of our own tree that fits an error of the client."""
-    text = summary(error)
+    text = first_line(error)
     status = _first(_STATUS, str(error))
     code = _first(_CODE, str(error))
     if any(mark in str(error) for mark in _NO_CONTAINER):
@@ -60,7 +60,11 @@ def translate(error: Exception, subject: str) -> CheckpointError:
         )
     if isinstance(error, FileNotFoundError) or status == "404":
         return BlobNotFoundError("no such object", subject=subject)
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in {"401", "403"}:
+    if isinstance(error, UnauthenticatedError) and status is None:
+        return AccessDeniedError("the credentials could not be fetched", subject=subject, hint=text)
+    # One key of a bulk delete is refused within an answer that is itself a success.
+    denied = status in {"401", "403"} or code == "AccessDenied"
+    if denied or isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return AccessDeniedError(
             f"the store refused access ({code or status or 'no code'})",
             subject=subject,
@@ -99,11 +103,6 @@ def _unavailable(text: str, status: str | None, code: str | None, subject: str) 
             f"the store asks for fewer requests ({code or status})", subject=subject, hint="Retry a little later."
         )
     return StoreUnavailableError(f"the store failed ({code or status or text})", subject=subject, hint=text)
-
-
-def summary(error: Exception) -> str:
-    """The first line of the client's text, without the query part of addresses: it may hold a signature."""
-    return _QUERY.sub("?…", str(error).partition("\n")[0]).strip()
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:

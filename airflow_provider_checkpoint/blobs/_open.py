@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -14,6 +16,7 @@ from airflow_provider_checkpoint.blobs._local import LocalBlobs
 from airflow_provider_checkpoint.blobs._memory import MemoryBlobs
 from airflow_provider_checkpoint.blobs._options import StoreOptions
 from airflow_provider_checkpoint.blobs._protocol import check_folder
+from airflow_provider_checkpoint.blobs._shown import first_line, shown_address
 from airflow_provider_checkpoint.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,7 +48,8 @@ def open_blobs(uri: str, options: StoreOptions | Mapping[str, Any] | None = None
     if not isinstance(options, StoreOptions):
         options = StoreOptions.of({**(options or {}), **more})
     elif more:
-        options = options.model_copy(update=more)
+        options = StoreOptions.of({**dict(options), **more})
+    _check_address(uri)
     if "://" not in uri:
         return LocalBlobs(uri)
     parts = urlsplit(uri, allow_fragments=False)
@@ -56,12 +60,13 @@ def open_blobs(uri: str, options: StoreOptions | Mapping[str, Any] | None = None
         name = f"{parts.netloc}{parts.path}".strip("/")
         return _memory.setdefault(name, MemoryBlobs(name))
     if scheme in _S3 | _GCS | _AZURE:
+        bucket, account, prefix = _bucket_parts(uri, scheme, parts.netloc, parts.path)
         if options.client != "fsspec":
-            return _open_object(uri, scheme, parts.netloc, parts.path, options)
+            return _open_object(scheme, bucket, account, prefix, options)
     elif not _fsspec_knows(scheme):
         raise ConfigurationError(
             f"unknown kind of store {scheme!r}",
-            subject=uri,
+            subject=shown_address(uri),
             hint="Known are file, memory, s3, gs, az, abfss, and what fsspec has installed, such as hdfs or sftp.",
         )
     return _open_fsspec(uri, scheme, options)
@@ -75,17 +80,38 @@ def wrap_filesystem(fs: AbstractFileSystem, path: str, *, allow_unfenced: bool =
     return FencedBlobs(FsspecBlobs(fs, path), endpoint=uuid4().hex, allow_unfenced=allow_unfenced)
 
 
+def _check_address(uri: str) -> None:
+    problem = None
+    if not uri or "\x00" in uri:
+        problem = "the address is empty" if not uri else "the address holds a NUL character"
+    elif "://" in uri and "?" in uri:
+        problem = "the address holds a query"
+    elif "://" not in uri and ":" in uri and _is_scheme(uri.partition(":")[0].lower()):
+        # It would be taken for a folder of that name below the current one.
+        problem = "the address lacks its slashes"
+    if problem is not None:
+        raise ConfigurationError(
+            problem,
+            subject=shown_address(uri) or None,
+            hint="Write /path or scheme://place/prefix; credentials are options, a question mark in a file address is"
+            " %3F.",
+        )
+
+
+def _is_scheme(name: str) -> bool:
+    return name in {"file", "memory"} | _S3 | _GCS | _AZURE or _fsspec_knows(name)
+
+
 def _open_file(uri: str, host: str, path: str) -> BlobStore:
     if host not in ("", "localhost"):
         raise ConfigurationError(
-            f"a file address cannot name the host {host!r}", subject=uri, hint=f"Write file:///{host}{path}."
+            "a file address cannot name another host", subject=shown_address(uri), hint="Write file:///path."
         )
     return LocalBlobs(unquote(path))
 
 
-def _open_object(uri: str, scheme: str, netloc: str, path: str, options: StoreOptions) -> BlobStore:
-    from airflow_provider_checkpoint.blobs._object import ObjectBlobs
-
+def _bucket_parts(uri: str, scheme: str, netloc: str, path: str) -> tuple[str, str | None, str]:
+    """Bucket, account and prefix of an object store's address."""
     bucket, account = netloc, None
     if scheme in _AZURE and "@" in netloc:
         bucket, _, host = netloc.partition("@")
@@ -93,10 +119,15 @@ def _open_object(uri: str, scheme: str, netloc: str, path: str, options: StoreOp
     if not bucket or ":" in bucket or "@" in bucket:
         raise ConfigurationError(
             "the address names no bucket" if not bucket else "the address must not hold a user, secret or port",
-            subject=uri if "@" not in netloc else None,
+            subject=shown_address(uri),
             hint="Write scheme://bucket/prefix; credentials and endpoint are options.",
         )
-    prefix = check_folder(path.strip("/"))
+    return bucket, account, check_folder(path.strip("/"))
+
+
+def _open_object(scheme: str, bucket: str, account: str | None, prefix: str, options: StoreOptions) -> BlobStore:
+    from airflow_provider_checkpoint.blobs._object import ObjectBlobs
+
     family = "s3" if scheme in _S3 else "gs" if scheme in _GCS else "az"
     connect = _connector(family, bucket, prefix, account, options)
     public = f"{family}://{bucket}/{prefix}".rstrip("/")
@@ -140,10 +171,8 @@ def _connector(
                 credential_provider=credentials,
             )
         except Exception as error:
-            from airflow_provider_checkpoint.blobs._object_errors import summary
-
             raise ConfigurationError(
-                f"the client does not take these options ({summary(error)})",
+                f"the client does not take these options ({first_line(error)})",
                 subject=f"{family}://{bucket}/{prefix}",
                 hint="Check the storage options, 'extra' included.",
             ) from error
@@ -218,20 +247,40 @@ def _open_fsspec(uri: str, scheme: str, options: StoreOptions) -> BlobStore:
 
     settings = {"skip_instance_cache": True, "use_listings_cache": False, **_fsspec_settings(scheme, options)}
     try:
+        if scheme in _S3:
+            settings.setdefault("session", _s3_session(options))
         fs, path = fsspec.core.url_to_fs(uri, **settings)
     except ImportError as error:
         raise ConfigurationError(
-            f"the filesystem for {scheme!r} is not installed", subject=uri, hint=str(error)
+            f"the filesystem for {scheme!r} is not installed", subject=shown_address(uri), hint=first_line(error)
         ) from error
     except Exception as error:
         raise ConfigurationError(
-            f"the filesystem could not be opened ({type(error).__name__})", subject=uri, hint=str(error)
+            f"the filesystem could not be opened ({type(error).__name__})",
+            subject=shown_address(uri),
+            hint=first_line(error),
         ) from error
+    if scheme in _S3:
+        # On top of the retries of its own client s3fs has a second round, for an answer that breaks off; one is enough.
+        fs.retries = 2 if options.max_retries else 1
     return FencedBlobs(
         FsspecBlobs(fs, path),
         endpoint=f"{options.endpoint_url} {options.account_name} {options.extra}",
         allow_unfenced=options.allow_unfenced,
     )
+
+
+def _s3_session(options: StoreOptions) -> Any:
+    """The session of s3fs, without the question whether an upload is welcome: it waits for the answer for ever."""
+    from botocore.handlers import add_expect_header
+    from fsspec import get_filesystem_class
+
+    # s3fs would hand on to its session what it does not know itself; a misspelt name is an error there.
+    known = signature(get_filesystem_class("s3").__init__).parameters
+    further = {name: value for name, value in options.extra.items() if name not in known}
+    session = import_module("aiobotocore.session").AioSession(**_given(profile=options.profile), **further)
+    session.unregister("before-call.s3", add_expect_header)
+    return session
 
 
 def _fsspec_settings(scheme: str, options: StoreOptions) -> dict[str, Any]:
@@ -241,9 +290,13 @@ def _fsspec_settings(scheme: str, options: StoreOptions) -> dict[str, Any]:
             key=options.access_key_id,
             secret=options.secret_access_key,
             token=options.session_token,
-            profile=options.profile,
             anon=options.anonymous or None,
             client_kwargs={"region_name": options.region} if options.region else None,
+            config_kwargs={
+                "connect_timeout": options.connect_timeout,
+                "read_timeout": options.read_timeout,
+                "retries": {"total_max_attempts": 1 + options.max_retries, "mode": "standard"},
+            },
         )
     elif scheme in _AZURE:
         named = _given(

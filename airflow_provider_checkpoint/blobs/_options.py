@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from airflow_provider_checkpoint.exceptions import ConfigurationError
 
@@ -49,8 +50,23 @@ class StoreOptions(BaseModel):
     )
     client: Literal["auto", "obstore", "fsspec"] = Field("auto", description="Which library talks to an object store.")
     extra: dict[str, Any] = Field(
-        default_factory=dict, description="Further settings, handed to the client library under its own names."
+        default_factory=dict,
+        # Some of these are secrets; which ones only the library knows.
+        repr=False,
+        description="Further settings, handed to the client library under its own names.",
     )
+
+    @field_validator("endpoint_url")
+    @classmethod
+    def _is_an_address(cls, value: str | None) -> str | None:
+        # The client panics on what is no address, and shows what it was given.
+        if value is not None:
+            parts = urlsplit(value)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("write it as http://host:port or https://host")
+            if parts.username is not None or parts.query:
+                raise ValueError("it must hold neither user nor query; credentials are options of their own")
+        return value
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> StoreOptions:

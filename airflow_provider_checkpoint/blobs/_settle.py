@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_checkpoint.blobs._digest import Digest, sha256_of
 from airflow_provider_checkpoint.blobs._protocol import EXISTING_LIMIT, BlobStore, Creation
+from airflow_provider_checkpoint.blobs._shown import first_line
 from airflow_provider_checkpoint.exceptions import (
     BlobChangedError,
     BlobNotFoundError,
@@ -153,5 +154,5 @@ def _unknown(subject: str, cause: Exception) -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "the store did not say whether the object was written",
         subject=subject,
-        hint=f"Repeat the call: writing the same bytes again is safe. The last answer was: {cause}",
+        hint=f"Repeat the call: writing the same bytes again is safe. The last answer was: {first_line(cause)}",
     )

@@ -19,15 +19,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
+from airflow_provider_checkpoint.blobs._protocol import Deletion
 from airflow_provider_checkpoint.blobs._wrapper import WrapperBlobs
-from airflow_provider_checkpoint.exceptions import OutcomeUnknownError, StoreUnavailableError
+from airflow_provider_checkpoint.exceptions import CheckpointError, OutcomeUnknownError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
-    from airflow_provider_checkpoint.blobs._protocol import BlobInfo, BlobStore, Creation, Deletion
+    from airflow_provider_checkpoint.blobs._protocol import BlobInfo, BlobStore, Creation
 
 Answer = TypeVar("Answer")
 
@@ -113,7 +114,14 @@ class FaultyBlobs(WrapperBlobs):
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         # One object at a time, so that a crash can fall between any two of them.
-        return [self._call("delete", key, lambda key=key: self._inner.delete([key])[0]) for key in keys]  # type: ignore[misc]
+        return [self._delete_one(key) for key in keys]
+
+    def _delete_one(self, key: str) -> Deletion:
+        try:
+            return self._call("delete", key, lambda: self._inner.delete([key])[0])
+        except CheckpointError as error:
+            # As every store does: a fault of one object is its own, and the others go on.
+            return Deletion(key, error)
 
     # -- faults --------------------------------------------------------------------------------------------------
 

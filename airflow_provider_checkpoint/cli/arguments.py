@@ -64,7 +64,7 @@ COMMON = (
         group=_STORE,
         metavar="N",
         type=values.vnode_count,
-        help="vnodes the job runs with; checkpoints with another number do not fit it (the layout sidecar assumes 256)",
+        help="vnodes the job runs with; checkpoints with another number do not fit it (default: any number fits)",
     ),
     argument(
         "--json", group=_OUTPUT, action="store_true", help="one JSON document on stdout; messages still go to stderr"

@@ -26,6 +26,9 @@ _CLASSES = {
     "stream": ("airflow_provider_checkpoint.layouts.stream", "StreamLayout"),
 }
 
+#: Whoever comes by an address is not the job, and has no count of vnodes to compare with unless it is given.
+_SETTINGS: dict[str, dict[str, Any]] = {"sidecar": {"vnode_count": None}}
+
 #: Names in a message.
 _SHOWN = 8
 #: Folders that are looked into for the sake of a message.
@@ -97,7 +100,7 @@ def _make(name: str, blobs: BlobStore, settings: dict[str, Any]) -> Layout:
         raise ConfigurationError(
             f"the layout {name} does not take these options ({error})", hint=f"It takes: {known}."
         ) from None
-    made: Layout = kind(blobs, **settings)
+    made: Layout = kind(blobs, **_SETTINGS.get(name, {}) | settings)
     return made
 
 

@@ -13,16 +13,18 @@ if TYPE_CHECKING:
 
 
 def _from_tag(value: object) -> SinkStatus:
-    match tuple(value.items()) if isinstance(value, dict) else value:
+    match value:
         case SinkStatus(state=state, message=message):
             # The epoch of a sink stands in sink_epochs. A message may quote a file name that is not Unicode.
             text = (message or "").encode(errors="backslashreplace").decode()
             return SinkStatus(state, message=text if state is SinkState.FAILED else None)
-        case "Pending" | (("Pending", None),):
+        case dict() if len(value) != 1:
+            pass
+        case "Pending" | {"Pending": None}:
             return SinkStatus(SinkState.PENDING)
-        case "Committed" | (("Committed", None),):
+        case "Committed" | {"Committed": None}:
             return SinkStatus(SinkState.COMMITTED)
-        case (("Failed", str(message)),):
+        case {"Failed": str(message)}:
             return SinkStatus(SinkState.FAILED, message=message)
     raise ValueError('neither "Pending", "Committed" nor {"Failed": "why"}')
 

@@ -22,8 +22,9 @@ from airflow_provider_checkpoint.exceptions import (
 )
 from airflow_provider_checkpoint.lifecycle import records, trash
 from airflow_provider_checkpoint.lifecycle.facts import bases_of, survey
-from airflow_provider_checkpoint.lifecycle.orphans import gather_evidence
+from airflow_provider_checkpoint.lifecycle.orphans import gather_evidence, judge
 from airflow_provider_checkpoint.lifecycle.plans import (
+    OrphanDecision,
     OrphanPlan,
     Outcome,
     PathItem,
@@ -104,8 +105,10 @@ class Executor:
         going = {item.checkpoint_id for item in plan.removed}
         if plan.newest_restorable is None or plan.newest_restorable in going:
             raise NoEvidenceError("the plan names no checkpoint that would be left to restore", subject=plan.uri)
+        ledger = records.read_ledger(self._blobs, self._layout)
+        broken = frozenset(checkpoint_id for checkpoint_id, proof in ledger.items() if not proof.valid)
         try:
-            chosen = choose(self._layout, Wish(depth=plan.depth), now=self._clock()).chosen
+            chosen = choose(self._layout, Wish(depth=plan.depth, skip=broken), now=self._clock()).chosen
         except NoRecoveryPointError as error:
             raise ConfirmationNeededError(
                 "since the plan was made, the checkpoint to keep for a recovery has gone or is no longer whole",
@@ -150,14 +153,15 @@ class Executor:
         somebody wants it. At least one of the two sees the other.
         """
         held = {str(checkpoint_id): reason for checkpoint_id, reason in self._held_since(plan).items()}
-        settled = []
-        for outcome in outcomes:
-            if outcome.done and outcome.subject in held:
-                with suppress(CheckpointNotFoundError):  # Somebody else was quicker, there or back.
-                    trash.undelete(self._blobs, self._layout.parse_id(outcome.subject))
-                outcome = Outcome(subject=outcome.subject, done=False, message=f"kept: {held[outcome.subject]}")
-            settled.append(outcome)
-        return settled
+        return [
+            self._put_back(outcome, held[outcome.subject]) if outcome.done and outcome.subject in held else outcome
+            for outcome in outcomes
+        ]
+
+    def _put_back(self, outcome: Outcome, reason: str) -> Outcome:
+        with suppress(CheckpointNotFoundError):  # Somebody else has put it back already.
+            trash.undelete(self._blobs, self._layout.parse_id(outcome.subject))
+        return Outcome(subject=outcome.subject, done=False, message=f"kept: {reason}")
 
     def _trash(self, item: PruneItem, held: dict[CheckpointId, str], run: str) -> Outcome:
         subject = str(item.checkpoint_id)
@@ -202,7 +206,7 @@ class Executor:
         self._check_fresh(plan)
         if not plan.expired:
             return Report(verb="sweep", run="", outcomes=())
-        self._check_clock()
+        self._check_clock(required=False)
         run = self._begin("sweep", {"checkpoints": [checkpoint_id.value for checkpoint_id in plan.expired]})
         marked = [mark for mark in (self._mark_purging(each, plan, run.run) for each in plan.expired) if mark]
         try:
@@ -234,7 +238,8 @@ class Executor:
         ours = self._blobs.create(key, f"{self._by}, run {run}\n".encode()).created
         entry = self._expired(checkpoint_id, plan)
         if entry is None:
-            self._blobs.delete([key])
+            if ours:
+                self._blobs.delete([key])
             return None
         return _Mark(entry, ours)
 
@@ -278,33 +283,84 @@ class Executor:
             raise ConfirmationNeededError(
                 plan.question, subject=plan.uri, hint="Look at the plan; if it is right, confirm it or raise the cap."
             )
-        self._check_clock()
+        self._check_clock(required=True)
         run = self._begin("orphans", {"objects": len(plan.deletions), "bytes": plan.bytes})
-        needed = gather_evidence(self._layout).needed
-        doomed: list[PathItem] = []
-        outcomes: list[Outcome] = []
-        for item in plan.deletions:
-            if item.path in needed:
-                outcomes.append(Outcome(subject=item.path, done=False, message="kept: a manifest names it now"))
-            else:
-                doomed.append(item)
+        kept, doomed = self._judge_again(plan)
+        self._keep_highest_id([item.path for item in doomed], run.run)
+        # Safe to remove: old enough, unchanged since, and no manifest names them, live or in the trash.
         deleted = self._delete([item.path for item in doomed])
         gone = {outcome.subject for outcome in deleted if outcome.done}
         size = sum(item.bytes for item in doomed if item.path in gone)
-        return self._end(run, "orphans", outcomes + deleted, size)
+        return self._end(run, "orphans", kept + deleted, size)
+
+    def _judge_again(self, plan: OrphanPlan) -> tuple[list[Outcome], list[PathItem]]:
+        """What became of the objects of a plan that are no orphans any more, and those that still are.
+
+        As in the search: the objects first, the manifests after.
+        """
+        planned = {item.path for item in plan.deletions}
+        present = {info.key: info for info in self._blobs.list(temporary=None) if info.key in planned}
+        evidence = gather_evidence(self._layout)
+        now = self._clock()
+        kept: list[Outcome] = []
+        doomed: list[PathItem] = []
+        for item in plan.deletions:
+            info = present.get(item.path)
+            if info is None:
+                kept.append(Outcome(subject=item.path, done=True, message="was gone already"))
+            elif info.version != item.version:
+                kept.append(Outcome(subject=item.path, done=False, message="kept: written again since"))
+            else:
+                named = self._layout.named(item.path)
+                decision, reason = judge(named, info.modified, item.path, evidence, now=now, safety=self._safety)
+                if decision is OrphanDecision.DELETE:
+                    doomed.append(item)
+                else:
+                    kept.append(Outcome(subject=item.path, done=False, message=f"kept: {reason}"))
+        return kept, doomed
+
+    def _keep_highest_id(self, doomed: Sequence[str], run: str) -> None:
+        """Leave a trace of an id whose last sign goes, if none is higher: a writer would be given it again."""
+        owners = {named.checkpoint_id for key in doomed if (named := self._layout.named(key)).checkpoint_id is not None}
+        if not owners:
+            return
+        highest = max(owners)
+        others = [*self._layout.candidates(), *trash.trashed_ids(self._layout)]
+        if any(other >= highest for other in others if other not in owners):
+            return
+        entry = trash.TrashEntry(
+            checkpoint_id=highest,
+            trashed=self._clock(),
+            by=self._by,
+            run=run,
+            reasons=("never committed",),
+            keys=(),
+            artifacts=(),
+        )
+        trash.leave_trace(self._blobs, entry, self._clock())
 
     # -- pins ----------------------------------------------------------------------------------------------------
 
     def pin(self, pin: Pin) -> None:
         """Pin a checkpoint that exists."""
         self._layout.load(pin.checkpoint_id)
-        records.add_pin(self._blobs, pin)
         run = self._begin("pin", pin.model_dump(mode="json"))
+        records.add_pin(self._blobs, pin)
+        try:
+            # Once more, now that every prune sees the pin: one that had looked before may have taken the checkpoint.
+            self._layout.load(pin.checkpoint_id)
+        except CheckpointNotFoundError as error:
+            raise CheckpointNotFoundError(
+                f"checkpoint {pin.checkpoint_id} was pruned while it was being pinned",
+                subject=self._blobs.uri,
+                hint=f"The pin {pin.name!r} keeps it in the trash: undelete {pin.checkpoint_id}, or remove the pin.",
+            ) from error
         self._end(run, "pin", [Outcome(subject=str(pin.checkpoint_id), done=True)], 0)
 
     def unpin(self, name: str) -> Pin:
-        pin = records.remove_pin(self._blobs, name)
+        pin = records.find_pin(self._blobs, name)
         run = self._begin("unpin", pin.model_dump(mode="json"))
+        records.remove_pin(self._blobs, name)
         self._end(run, "unpin", [Outcome(subject=str(pin.checkpoint_id), done=True)], 0)
         return pin
 
@@ -318,15 +374,26 @@ class Executor:
                 hint="Apply a plan to the store it was made for.",
             )
         age = self._clock() - plan.made
+        if age < -self._safety.clock_skew:
+            raise NoEvidenceError(
+                f"the plan was made {format_span(-age)} from now",
+                subject=plan.uri,
+                hint="A clock was wrong then or is wrong now, so the ages in the plan mean nothing. Make a new one.",
+            )
         if age > self._safety.plan_age:
             raise ConfirmationNeededError(
                 f"the plan is {format_span(age)} old", subject=plan.uri, hint="Make a new one: much may have changed."
             )
 
-    def _check_clock(self) -> None:
-        """Ages were compared with our clock, but the store's clock wrote the times."""
+    def _check_clock(self, *, required: bool) -> None:
+        """Ages are compared with our clock, but the store's clock wrote the times.
+
+        :param required: there is no other clock to go by than the store's.
+        """
         skew = probe(self._blobs, clock=self._clock).clock_skew
         if skew is None:
+            if not required:
+                return
             raise UnsupportedError(
                 "the store does not tell when objects were written, so nothing can be removed by age",
                 subject=self._blobs.uri,

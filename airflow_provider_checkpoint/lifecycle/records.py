@@ -102,17 +102,22 @@ def add_pin(blobs: BlobStore, pin: Pin) -> None:
             return
 
 
-def remove_pin(blobs: BlobStore, name: str) -> Pin:
-    """Remove a pin and return it."""
+def find_pin(blobs: BlobStore, name: str) -> Pin:
+    """The pin of a name; raises CheckpointNotFoundError, which tells the names there are."""
     key = pin_key(name)
     try:
-        pin = parse_model(Pin, read_object(blobs, key, limit=_RECORD_LIMIT), subject=key)
+        return parse_model(Pin, read_object(blobs, key, limit=_RECORD_LIMIT), subject=key)
     except BlobNotFoundError:
         names = ", ".join(pin.name for pin in read_pins(blobs)) or "none"
         raise CheckpointNotFoundError(
             f"no pin named {name!r}", subject=blobs.uri, hint=f"Pins here: {names}."
         ) from None
-    outcome = blobs.delete([key])[0]
+
+
+def remove_pin(blobs: BlobStore, name: str) -> Pin:
+    """Remove a pin and return it."""
+    pin = find_pin(blobs, name)
+    outcome = blobs.delete([pin_key(name)])[0]
     if outcome.error is not None:
         raise outcome.error
     return pin

@@ -78,12 +78,13 @@ def kept_key(checkpoint_id: CheckpointId, key: str) -> str:
 
 def read_trash(layout: Layout) -> Iterator[TrashEntry]:
     """Every entry. An unreadable one raises: it may name artifacts that must not be removed."""
-    for entry in streaming(lambda checkpoint_id: read_entry(layout.blobs, checkpoint_id), _trashed_ids(layout)):
+    for entry in streaming(lambda checkpoint_id: read_entry(layout.blobs, checkpoint_id), trashed_ids(layout)):
         if entry is not None:
             yield entry
 
 
-def _trashed_ids(layout: Layout) -> Iterator[CheckpointId]:
+def trashed_ids(layout: Layout) -> Iterator[CheckpointId]:
+    """Every id that has left something in the trash, be it a trace."""
     for folder in layout.blobs.folders("trash"):
         with suppress(ConfigurationError):
             yield layout.parse_id(unquote(folder))
@@ -178,7 +179,7 @@ def _delete(blobs: BlobStore, keys: Sequence[str]) -> None:
 
 
 def _refuse_if_purging(blobs: BlobStore, entry: TrashEntry) -> None:
-    """Raise CheckpointConflictError if a sweep has begun with it, or is through with it. The mark is looked at first."""
+    """Raise CheckpointConflictError if a sweep has begun with it or is through with it. Looks at the mark first."""
     marked = blobs.stat(purging_key(entry.checkpoint_id)) is not None
     if marked or any(blobs.stat(kept_key(entry.checkpoint_id, key)) is None for key in entry.keys):
         raise CheckpointConflictError(

@@ -293,13 +293,15 @@ class IncrementalSnapshots:
         that is older than the last: then new checkpoints build on what they built on before, which is safe.
         """
         with self._lock:
-            chains = self._pending.get(checkpoint_id)
-            # Older ones can no longer become the last one.
+            chains = self._pending.pop(checkpoint_id, None)
+            last = self._last
+            if chains is None or (last is not None and checkpoint_id < last.checkpoint_id):
+                return
+            before = () if last is None else last.recent
+            recent = deque((*before, checkpoint_id), maxlen=self._rules.max_age)
+            self._last = _Committed(checkpoint_id, self._remembered(chains), tuple(recent))
+            # Older ones will not be built upon any more, whatever becomes of them.
             self._pending = {each: kept for each, kept in self._pending.items() if each > checkpoint_id}
-            if chains is not None:
-                before = () if self._last is None else self._last.recent
-                recent = deque((*before, checkpoint_id), maxlen=self._rules.max_age)
-                self._last = _Committed(checkpoint_id, self._remembered(chains), tuple(recent))
 
     def _remembered(self, chains: _Chains) -> _Chains:
         """Without the partitions whose changes since their base may be forgotten: those are written whole next time.
@@ -307,11 +309,9 @@ class IncrementalSnapshots:
         That happens when two checkpoints were under way at once and the first one brought a new base.
         """
         last = self._last
-        return (
-            chains
-            if last is None
-            else {slot: each for slot, each in chains.items() if each.base_id >= last.since(slot)}
-        )
+        if last is None:
+            return chains
+        return {slot: chain for slot, chain in chains.items() if chain.base_id >= last.since(slot)}
 
     def aborted(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint did not come about: nothing is built on it. What it wrote is for the orphan search."""

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_provider_checkpoint.blobs import is_temporary
 from airflow_provider_checkpoint.blobs.faulty import Fault, FaultyBlobs, SimulatedCrash
 from airflow_provider_checkpoint.exceptions import CheckpointError, CheckpointNotFoundError
+from airflow_provider_checkpoint.layouts._protocol import Named, Role
+from airflow_provider_checkpoint.lifecycle.facts import survey
 from airflow_provider_checkpoint.lifecycle.orphans import plan_orphans
 from airflow_provider_checkpoint.lifecycle.pruning import plan_prune, plan_sweep
 from airflow_provider_checkpoint.lifecycle.records import read_pins
 from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
 from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
-from airflow_provider_checkpoint.lifecycle.trash import read_trash
 from airflow_provider_checkpoint.lifecycle.validation import validate_many
 from airflow_provider_checkpoint.model import Depth, Pin
-from tests.crash.makers import DAY, MAKERS, PENDING, Clock, Draft, PartitionedMaker, SidecarMaker, StreamMaker
+from tests.crash.makers import DAY, MAKERS, PENDING, Clock, Draft, PartitionedMaker, SidecarMaker
 from tests.crash.scene import assert_safe, facts_of, full_scene, listing
 
 if TYPE_CHECKING:
@@ -144,7 +146,7 @@ def names(scene: Scene, *wanted: str) -> set[object]:
 
 
 def trashed(scene: Scene) -> set[object]:
-    return {entry.checkpoint_id for entry in read_trash(scene.layout) if entry.purged is None}
+    return {entry.checkpoint_id for entry in survey(scene.layout).trash if entry.purged is None}
 
 
 def was_pruned(scene: Scene) -> None:
@@ -166,8 +168,10 @@ def all_was_swept(scene: Scene) -> None:
 
 
 def orphans_are_gone(scene: Scene) -> None:
-    assert not any(str(scene.ids["dead"]) in info.key for info in scene.layout.blobs.list("checkpoints"))
-    assert not list(scene.layout.blobs.list(temporary=True))
+    layout = scene.layout
+    left = [info.key for info in layout.blobs.list(temporary=None)]
+    assert not [key for key in left if layout.named(key) == Named(Role.ARTIFACT, scene.ids["dead"])]
+    assert not [key for key in left if key.endswith(".tmp") and is_temporary(key)]
 
 
 def was_saved(scene: Scene) -> None:
@@ -216,9 +220,7 @@ STEPS = {
     "unpin": Step(unpin, done=pins_are()),
     "validate": Step(validate_all),
 }
-CASES = [
-    pytest.param(step, maker, id=f"{name}-{maker.name}") for name, step in STEPS.items() for maker in step.makers
-]
+CASES = [pytest.param(step, maker, id=f"{name}-{maker.name}") for name, step in STEPS.items() for maker in step.makers]
 
 
 # -- crashes -----------------------------------------------------------------------------------------------------

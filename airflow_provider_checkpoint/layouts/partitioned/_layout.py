@@ -16,6 +16,7 @@ from airflow_provider_checkpoint.exceptions import (
 from airflow_provider_checkpoint.layouts._checks import artifact_check
 from airflow_provider_checkpoint.layouts._json import MAX_MANIFEST_BYTES, parse_object, read_object
 from airflow_provider_checkpoint.layouts._protocol import HOUSEKEEPING, Check, Examination, Layout, Named, Role
+from airflow_provider_checkpoint.layouts._swap import swap, swapping
 from airflow_provider_checkpoint.layouts._uuid7 import Uuid7, uuid7
 from airflow_provider_checkpoint.layouts.partitioned import _paths, _pointer
 from airflow_provider_checkpoint.layouts.partitioned._chains import Chain, Slot, find_chains, resolve, resolve_one
@@ -31,7 +32,6 @@ from airflow_provider_checkpoint.layouts.partitioned._removal import remove_chec
 from airflow_provider_checkpoint.layouts.partitioned._rules import identity_issues, rule_issues
 from airflow_provider_checkpoint.layouts.partitioned._saving import PartitionData, save_side_by_side
 from airflow_provider_checkpoint.layouts.partitioned._state import Decode, digest_issue, load_chain, restore_check
-from airflow_provider_checkpoint.layouts._swap import swap, swapping
 from airflow_provider_checkpoint.model import ArtifactKind, Checkpoint, CheckpointId, Depth, Issue, Severity
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import BlobChangedError, BlobNotFoundError
-from airflow_provider_checkpoint.layouts.partitioned._paths import ID_LENGTH, LATEST, id_folder, is_id
 from airflow_provider_checkpoint.layouts._swap import swap, swapping
+from airflow_provider_checkpoint.layouts.partitioned._paths import ID_LENGTH, LATEST, id_folder, is_id
 from airflow_provider_checkpoint.model import CheckpointId
 
 if TYPE_CHECKING:

@@ -6,17 +6,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_provider_checkpoint.exceptions import BlobNotFoundError
-from airflow_provider_checkpoint.layouts._json import parse_model, read_object
 from airflow_provider_checkpoint.layouts._protocol import Role
 from airflow_provider_checkpoint.layouts.sidecar import _names as names
-from airflow_provider_checkpoint.model import Pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_checkpoint.blobs import BlobInfo, BlobStore
-    from airflow_provider_checkpoint.model import CheckpointId
 
 log = logging.getLogger(__name__)
 
@@ -38,18 +34,6 @@ def list_states(blobs: BlobStore) -> list[tuple[int, BlobInfo]]:
 def list_trash(blobs: BlobStore) -> set[int]:
     """Ids in the trash: one folder each."""
     return {number for folder in blobs.folders(names.TRASH) if (number := names.parse_number(folder)) is not None}
-
-
-def read_pinned(blobs: BlobStore) -> set[CheckpointId]:
-    """Checkpoints that somebody pinned, expired pins included. An unreadable pin raises: it may protect anything."""
-    pinned = set()
-    for info in blobs.list(names.PINS):
-        try:
-            pinned.add(parse_model(Pin, read_object(blobs, info.key), subject=info.key).checkpoint_id)
-        except BlobNotFoundError:
-            # Unpinned while we looked.
-            continue
-    return pinned
 
 
 def _named(blobs: BlobStore, folder: str, role: Role) -> Iterator[tuple[int, BlobInfo]]:

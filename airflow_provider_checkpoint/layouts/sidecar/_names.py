@@ -26,7 +26,6 @@ CHECKPOINTS = "checkpoints"
 POINTER = "manifests/latest.json"
 LEGACY_POINTER = "checkpoints/latest.txt"
 TRASH = "trash"
-PINS = "pins"
 
 MAX_ID = 2**64 - 1
 

@@ -47,9 +47,9 @@ class SidecarReader(Layout):
 
     name: ClassVar[str] = "sidecar"
 
-    def __init__(self, blobs: BlobStore, *, vnode_count: int = DEFAULT_VNODE_COUNT) -> None:
+    def __init__(self, blobs: BlobStore, *, vnode_count: int | None) -> None:
         super().__init__(blobs)
-        if not 1 <= vnode_count < 2**16:
+        if vnode_count is not None and not 1 <= vnode_count < 2**16:
             raise ConfigurationError(
                 "vnode_count is not from 1 to 65535", subject=str(vnode_count), hint="The usual count is 256."
             )
@@ -61,8 +61,8 @@ class SidecarReader(Layout):
 
     @property
     def vnode_count(self) -> int:
-        """The count that manifests here are expected to have."""
-        return self._vnode_count
+        """The count that manifests written here have, and that those read here must have if one was given."""
+        return DEFAULT_VNODE_COUNT if self._vnode_count is None else self._vnode_count
 
     # -- finding -------------------------------------------------------------------------------------------------
 

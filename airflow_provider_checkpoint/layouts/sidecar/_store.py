@@ -1,9 +1,9 @@
-"""The sidecar layout as its pipeline uses it: save, load, record what the sinks did, keep house."""
+"""The sidecar layout as its pipeline uses it: save, load, record what the sinks did."""
 
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import (
@@ -16,8 +16,8 @@ from airflow_provider_checkpoint.exceptions import (
     CorruptManifestError,
 )
 from airflow_provider_checkpoint.layouts._json import parse_model, parse_object
+from airflow_provider_checkpoint.layouts._swap import swap
 from airflow_provider_checkpoint.layouts.sidecar import _names as names
-from airflow_provider_checkpoint.layouts.sidecar import _upkeep as upkeep
 from airflow_provider_checkpoint.layouts.sidecar._checksum import (
     Coverage,
     Seal,
@@ -25,6 +25,7 @@ from airflow_provider_checkpoint.layouts.sidecar._checksum import (
     inline_checksum,
     needs_sidecar,
 )
+from airflow_provider_checkpoint.layouts.sidecar._housekeeping import SidecarHousekeeping
 from airflow_provider_checkpoint.layouts.sidecar._listing import list_states, list_trash
 from airflow_provider_checkpoint.layouts.sidecar._manifest import (
     DEFAULT_INLINE_THRESHOLD,
@@ -33,7 +34,6 @@ from airflow_provider_checkpoint.layouts.sidecar._manifest import (
     with_sinks,
 )
 from airflow_provider_checkpoint.layouts.sidecar._pointer import advance_pointer, read_pointer
-from airflow_provider_checkpoint.layouts.sidecar._reader import SidecarReader
 from airflow_provider_checkpoint.layouts.sidecar._state import pack_states, read_operator, sidecar_size
 from airflow_provider_checkpoint.model import Severity, SinkState
 
@@ -43,14 +43,13 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from airflow_provider_checkpoint.blobs import BlobStore
-    from airflow_provider_checkpoint.layouts.sidecar._reports import RecoveryReport, ValidationResult
 
 log = logging.getLogger(__name__)
 
 _SINK_FIELDS = frozenset({"sink_epochs", "sink_commit_statuses"})
 
 
-class SidecarLayout(SidecarReader):
+class SidecarLayout(SidecarHousekeeping):
     """Manifests with integer ids, and one sidecar per checkpoint for state that is too large for its manifest.
 
     Writing: state first, then the manifest, which is the commit point, then the pointer. State and manifest are created
@@ -59,22 +58,22 @@ class SidecarLayout(SidecarReader):
     conflict the writer takes a new one.
 
     :param blobs: the folder of the pipeline.
-    :param vnode_count: the count that manifests must have to be restored here.
+    :param vnode_count: the count that manifests must have to be restored here; None accepts any.
     :param max_retained: after each save, prune to this many; 0 leaves pruning to others.
     :param inline_threshold: state of up to this many bytes goes into the manifest.
-    :param clock: for the time of new manifests, the age of orphans, and the duration of a recovery.
+    :param clock: for the time of new manifests, the age of what may go, and the duration of a recovery.
     """
 
     def __init__(
         self,
         blobs: BlobStore,
         *,
-        vnode_count: int = DEFAULT_VNODE_COUNT,
+        vnode_count: int | None = DEFAULT_VNODE_COUNT,
         max_retained: int = 0,
         inline_threshold: int = DEFAULT_INLINE_THRESHOLD,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        super().__init__(blobs, vnode_count=vnode_count)
+        super().__init__(blobs, vnode_count=vnode_count, clock=clock)
         if max_retained < 0 or inline_threshold < 0:
             raise ConfigurationError(
                 "max_retained and inline_threshold cannot be negative",
@@ -82,7 +81,6 @@ class SidecarLayout(SidecarReader):
             )
         self._max_retained = max_retained
         self._inline_threshold = inline_threshold
-        self._clock = clock
 
     def with_vnode_count(self, vnode_count: int) -> SidecarLayout:
         """The same store for a pipeline that runs with another number of vnodes."""
@@ -97,7 +95,7 @@ class SidecarLayout(SidecarReader):
     # -- saving --------------------------------------------------------------------------------------------------
 
     def new_manifest(self, checkpoint_id: int, epoch: int) -> CheckpointManifest:
-        """An empty manifest with the store's vnode count and the time of its clock."""
+        """An empty manifest with the store's vnode count, by default 256, and the time of its clock."""
         now = int(self._clock().timestamp() * 1000)
         return CheckpointManifest.new(checkpoint_id, epoch, self.vnode_count, timestamp_ms=now)
 
@@ -177,9 +175,8 @@ class SidecarLayout(SidecarReader):
         if standing.to_json() == manifest.to_json():
             return standing
         _require_only_sinks(standing, manifest, found.key)
-        swaps = self.blobs.capabilities.compare_and_swap
         try:
-            self.blobs.replace(found.key, with_sinks(values, manifest), expected=version if swaps else None)
+            swap(self.blobs, found.key, with_sinks(values, manifest), seen=version)
         except BlobChangedError:
             if self.blobs.stat(found.key) is None:
                 raise _vanished(manifest, found.key) from None
@@ -193,12 +190,17 @@ class SidecarLayout(SidecarReader):
             raise self._taken(number, key)
         advance_pointer(self.blobs, number, lambda: max(self.manifests(), default=number))
         if self._max_retained:
-            try:
-                self.prune(self._max_retained)
-            except CheckpointError as error:
-                # The checkpoint is committed: that old ones are still there must not look like a failed save.
-                log.warning("checkpoint %d is saved, but pruning failed: %s", number, error)
+            self._prune_after(number)
         return manifest
+
+    def _prune_after(self, number: int) -> None:
+        try:
+            # One listing tells that there is nothing to do, before every manifest is read to find out what.
+            if len(self.manifests()) > self._max_retained:
+                self.prune(self._max_retained)
+        except CheckpointError as error:
+            # The checkpoint is committed: that old ones are still there must not look like a failed save.
+            log.warning("checkpoint %d is saved, but pruning failed: %s", number, error)
 
     def _create_state(self, number: int, chunks: Iterable[Buffer]) -> str:
         self._require_unused(number)
@@ -232,7 +234,7 @@ class SidecarLayout(SidecarReader):
             raise self._taken(number, unusual[0])
 
     def _require_restorable(self, manifest: CheckpointManifest) -> None:
-        issues = manifest.validate(self.vnode_count)
+        issues = manifest.validate(self._vnode_count)
         errors = [issue.message for issue in issues if issue.severity is Severity.ERROR]
         if errors:
             raise ConfigurationError(
@@ -325,30 +327,6 @@ class SidecarLayout(SidecarReader):
         if not unusual or self.blobs.stat(names.manifest_key(number)) is not None:
             return names.state_key(number)
         return names.state_beside(unusual[0])
-
-    # -- keeping house -------------------------------------------------------------------------------------------
-
-    def prune(self, keep_count: int) -> int:
-        """Remove what is older than the newest ``keep_count`` checkpoints that can be gone back to; how many went.
-
-        The newest of them always stays, and so do pinned ones and the one the pointer names.
-        """
-        return upkeep.prune(self, keep_count)
-
-    def cleanup_orphans(self, min_age: timedelta = upkeep.ORPHAN_AGE_FLOOR) -> int:
-        """Remove sidecars without a manifest that are older than ``min_age``, at least an hour; how many went."""
-        return upkeep.cleanup_orphans(self, min_age, self._clock())
-
-    def validate_checkpoint(self, checkpoint_id: int) -> ValidationResult:
-        """Prove a checkpoint: its manifest, and all of its state by the checksum."""
-        return upkeep.validate(self, checkpoint_id)
-
-    def recover_latest_validated(self) -> RecoveryReport:
-        """The newest checkpoint that is valid and whose sinks have all committed. The pointer is not asked.
-
-        No choice in a store that is not ``empty`` means that every checkpoint is unfit; that is for a person to see.
-        """
-        return upkeep.recover(self, self._clock)
 
 
 def _stamped(manifest: CheckpointManifest, checksum: str) -> CheckpointManifest:

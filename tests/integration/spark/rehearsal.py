@@ -18,6 +18,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "dags" / "jobs"))
@@ -68,19 +69,32 @@ class Stage:
 class Job:
     """One run of the job, in a process group of its own, so that a kill takes the Java and Python workers along."""
 
+    _started: ClassVar[list[Job]] = []
+
     def __init__(
-        self, stage: Stage, *, recover_from: str = "latest", die_at: str | None = None, more: tuple = ()
+        self,
+        stage: Stage,
+        *,
+        recover_from: str = "latest",
+        die_at: str | None = None,
+        plain_python: bool = False,
+        more: tuple[str, ...] = (),
     ) -> None:
         self._stage = stage
         settings = SETTINGS | stage.settings
-        command = ["spark-submit", "--master", stage.master]
-        command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-        command += [*stage.submit, str(ROOT / "dags" / "jobs" / "orders_pipeline.py")]
+        submit = ["--master", stage.master, *stage.submit]
+        submit += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"} | stage.environment
+        if plain_python:
+            command = [sys.executable]
+            environment["PYSPARK_SUBMIT_ARGS"] = " ".join([*submit, "pyspark-shell"])
+        else:
+            command = ["spark-submit", *submit]
+        command += [str(ROOT / "dags" / "jobs" / "orders_pipeline.py")]
         command += ["--store", stage.store, "--pipeline", "orders", "--recover-from", recover_from]
         command += ["--input", str(stage.landing), "--output", stage.output]
         command += ["--cache", str(stage.folder / "cache"), "--files-per-epoch", "1", "--vnodes", "4"]
         command += [part for name, value in stage.options.items() for part in ("--store-option", f"{name}={value}")]
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable} | stage.environment
         if die_at is not None:
             environment["CHECKPOINT_DIE_AT"] = die_at
         self._start = stage.log.stat().st_size if stage.log.exists() else 0
@@ -88,6 +102,16 @@ class Job:
             self.process = subprocess.Popen(
                 [*command, *more], env=environment, stdout=log, stderr=log, start_new_session=True
             )
+
+        self._started.append(self)
+
+    @classmethod
+    def kill_all(cls) -> None:
+        """End whatever still runs."""
+        while cls._started:
+            job = cls._started.pop()
+            if job.process.poll() is None:
+                job.kill()
 
     def wait(self) -> int:
         return self.process.wait(DEADLINE)

@@ -182,6 +182,8 @@ def test_a_filesystem_may_be_wrapped_at_any_form_of_a_path(
         ({"client": "boto3"}, "client"),
         ({"anonymous": "perhaps"}, "anonymous"),
         ({"extra": "x"}, "extra"),
+        *(({"endpoint_url": value}, "endpoint_url") for value in ("", "nonsense", "127.0.0.1:1", "http://", "ftp://x")),
+        *(({"endpoint_url": value}, "endpoint_url") for value in ("http://user:word@host", "http://host/?a=b")),
     ],
 )
 @pytest.mark.parametrize("form", ["values", "keywords", "on top of options"])
@@ -214,15 +216,17 @@ def test_an_option_the_client_does_not_know_is_refused(seaweedfs: S3Server, clie
 # -- keys and buckets --------------------------------------------------------------------------------------------
 
 
+# A question for one object has no body in its answer that could tell a missing bucket from a missing object.
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"stat"}))
 def test_a_missing_bucket_is_told_by_every_verb(seaweedfs: S3Server, verb: str, client: str) -> None:
     store = open_blobs("s3://no-such-bucket/prefix", seaweedfs.options("writer", client=client))
     with refused(ContainerNotFoundError):
         VERBS[verb](store)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+# Azure's bulk delete says of each object that it is not there, which it is not.
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"stat", "delete"}))
 def test_a_missing_container_is_told_by_every_verb(azurite: AzureServer, verb: str) -> None:
     store = open_blobs("az://no-such-container/prefix", azurite.options())
     with refused(ContainerNotFoundError):
@@ -297,11 +301,3 @@ def test_an_azure_endpoint_that_does_not_answer_is_told_by_every_verb(
     store = open_blobs("az://container/prefix", azurite.options(endpoint_url=endpoint, **QUICK))
     with refused(TransientError, seconds=25):
         VERBS[verb](store)
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_an_endpoint_that_is_no_address_is_refused(seaweedfs: S3Server, client: str) -> None:
-    for endpoint in ("nonsense", "127.0.0.1:1", "http://"):
-        with refused(ConfigurationError, TransientError):
-            store = open_blobs("s3://bucket", seaweedfs.options(endpoint_url=endpoint, client=client, **QUICK))
-            store.create("object", b"1")

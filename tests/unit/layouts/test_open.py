@@ -224,6 +224,18 @@ def test_options_reach_the_layout(uri):
     assert open_store(uri, lenient=True).examine(CheckpointId(77)).checkpoint is not None
 
 
+@pytest.mark.parametrize("layout", ["sidecar", "partitioned"])
+@pytest.mark.parametrize(("expected", "codes"), [({}, []), ({"vnode_count": 256}, ["vnode_count_mismatch"])])
+def test_vnodes_are_compared_only_with_a_count_that_was_given(uri, layout, expected, codes):
+    store = open_store(uri, layout=layout)
+    if layout == "sidecar":
+        new = CheckpointId(store.save(store.new_manifest(1, epoch=1).changed(vnode_count=128)).checkpoint_id)
+    else:
+        new = store.next_id()
+        store.save_manifest(CheckpointManifestV2(checkpoint_id=new, epoch=1, timestamp_ms=1, vnode_count=128))
+    assert [issue.code for issue in open_store(uri, **expected).examine(new).issues] == codes
+
+
 def test_an_option_that_a_layout_does_not_have_is_named_with_those_it_has(uri):
     with pytest.raises(ConfigurationError, match=r"(?s)the layout stream does not take.*'depth'.*lenient, clock"):
         open_store(uri, layout="stream", depth=3)

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from airflow_provider_checkpoint.lifecycle.retention import RULES, Item, RetentionPolicy, decide
+from airflow_provider_checkpoint.model import CheckpointId
 from tests.unit.lifecycle.retention_items import NOW, item, items, kept, reasons
 
 HOUR = timedelta(hours=1)
@@ -247,6 +248,16 @@ def test_the_base_of_something_that_goes_does_not_stay_for_it():
 def test_a_base_names_all_that_need_it_in_a_fixed_order():
     found = [item(1), *items(2, 3, 4, bases=(1,))]
     assert reasons(found, 1, keep_last=3) == ("base of 2", "base of 3", "base of 4")
+
+
+def test_reasons_do_not_depend_on_how_a_set_of_bases_is_ordered():
+    """Text ids are hashed differently in every process, and the same store must give the same plan."""
+    root, *middle = (CheckpointId(f"{number:02d}") for number in range(12))
+    found = [Item(root, NOW - DAY)]
+    found += [Item(each, NOW - DAY, bases=frozenset([root])) for each in middle]
+    found.append(Item(CheckpointId("99"), NOW, bases=frozenset(middle)))
+    verdicts = {verdict.id: verdict for verdict in decide(found, RetentionPolicy(keep_last=1), NOW)}
+    assert verdicts[root].reasons == tuple(f"base of {each}" for each in reversed(middle))
 
 
 @pytest.mark.parametrize("bases", [(7,), (1,), (2,), (2, 7)])

@@ -63,7 +63,7 @@ POLICIES = st.fixed_dictionaries(
     }
 ).map(lambda values: RetentionPolicy(**(values | {"keep_last": values["keep_last"] or 0})))
 
-several = settings(max_examples=150, deadline=None)
+several = settings(max_examples=100, deadline=None)
 
 
 def keep(items: list[Item], policy: RetentionPolicy) -> set[CheckpointId]:

@@ -54,7 +54,7 @@ START = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 """When checkpoint 0 would have been made; checkpoint N is made N minutes later."""
 
 POINTER = "latest"
-_NAME = re.compile(r"checkpoints/(\d{6,})/(.+)")
+_NAME = re.compile(r"checkpoints/([0-9]{6,})/(.+)")
 
 
 def checkpoint(number: int, **facts: Any) -> Checkpoint:

@@ -148,6 +148,21 @@ def test_a_delta_holds_every_change_since_its_base_so_there_is_never_more_than_o
         assert pipeline.restored(checkpoint_id) == state.contents
 
 
+def test_each_partition_has_a_base_of_its_own() -> None:
+    state = filled(A0)
+    pipeline = incremental(state)
+    first, _ = pipeline.checkpoint()
+    state.put(A0, "key-0001", "before the other partition came")
+    state.put(B0, "key-0001", "new")
+    second, _ = pipeline.checkpoint()
+    state.put(A0, "key-0002", "after it")
+    state.put(B0, "key-0002", "new")
+    third, result = pipeline.checkpoint()
+    assert result.counts == {Write.DELTA: 2}
+    assert owners(pipeline, third) == {first, second, third}
+    assert pipeline.restored(third) == state.contents
+
+
 def test_an_untouched_partition_is_carried_with_its_delta() -> None:
     state = filled(A0)
     pipeline = incremental(state)
@@ -280,6 +295,25 @@ def test_a_commit_that_follows_an_abort_of_the_same_checkpoint_is_not_believed()
     assert pipeline.checkpoint()[1].counts == {Write.FULL: 1}
 
 
+def test_a_savepoint_does_not_make_a_checkpoint_under_way_forgotten() -> None:
+    state = filled(A0)
+    pipeline = incremental(state)
+    checkpoint_id, task = pipeline.begin()
+    pipeline.checkpoint(SAVEPOINT)
+    pipeline.commit(checkpoint_id, task.result())
+    assert pipeline.strategy.remember_since(*A0) == checkpoint_id
+
+
+def test_checkpoints_of_which_nothing_is_heard_are_forgotten_with_the_next_commit() -> None:
+    state = filled(A0)
+    pipeline = incremental(state)
+    for _ in range(3):
+        pipeline.begin()[1].result()
+    assert len(pipeline.strategy._pending) == 3
+    pipeline.checkpoint()
+    assert pipeline.strategy._pending == {}
+
+
 def test_an_aborted_base_is_none() -> None:
     state = filled(A0)
     pipeline = incremental(state, max_age=1)
@@ -307,6 +341,19 @@ def test_a_repeated_or_late_commit_does_not_turn_back() -> None:
     third, _ = pipeline.checkpoint()
     assert owners(pipeline, third) == {second, third}
     assert pipeline.restored(third) == state.contents
+
+
+def test_a_checkpoint_that_is_written_after_a_newer_one_was_committed_does_not_turn_back_either() -> None:
+    state = filled(A0)
+    pipeline = incremental(state)
+    pipeline.mode = SnapshotMode.ASYNCHRONOUS
+    first, slow = pipeline.begin()
+    state.put(A0, "key-0001", "changed")
+    second, fast = pipeline.begin()
+    for checkpoint_id, task in ((second, fast), (first, slow)):
+        task.run()
+        pipeline.commit(checkpoint_id, task.result())
+    assert pipeline.strategy.remember_since(*A0) == second
 
 
 def test_of_two_at_once_the_later_does_not_bring_back_a_base_whose_changes_are_forgotten() -> None:

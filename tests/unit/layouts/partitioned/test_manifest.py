@@ -239,6 +239,7 @@ PARTITION = json.loads(M1)["operators"]["window-agg"]["partitions"][0]
         {"sink_commit_statuses": {"out": {"Failed": "a", "Committed": None}}},
         {"sink_commit_statuses": {"out": {}}},
         {"sink_commit_statuses": {"out": ["Pending"]}},
+        {"sink_commit_statuses": {"out": [["Failed", "why"]]}},
         {"source_names": "abc"},
         {"source_names": [1]},
         {"source_names": None},

@@ -13,10 +13,14 @@ from airflow_provider_checkpoint.blobs import WrapperBlobs
 from airflow_provider_checkpoint.exceptions import UnsupportedError
 from airflow_provider_checkpoint.layouts.sidecar import CheckpointManifest
 from airflow_provider_checkpoint.layouts.sidecar._names import legacy_manifest_key, manifest_key, state_beside
+from airflow_provider_checkpoint.lifecycle.executor import Executor
+from airflow_provider_checkpoint.lifecycle.pruning import plan_sweep
+from airflow_provider_checkpoint.lifecycle.trash import read_trash
 from airflow_provider_checkpoint.model import SinkState, SinkStatus
 
 if TYPE_CHECKING:
     from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.layouts.sidecar import SidecarLayout
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1000)
@@ -70,6 +74,22 @@ def _put(blobs: BlobStore, made: CheckpointManifest | bytes, key: str, state: by
 
 def objects(blobs: BlobStore) -> dict[str, bytes]:
     return {info.key: blobs.read(info.key) for info in blobs.list()}
+
+
+def live(blobs: BlobStore) -> list[str]:
+    """What is there besides the records of the lifecycle."""
+    return sorted(key for key in objects(blobs) if key.partition("/")[0] in ("checkpoints", "manifests"))
+
+
+def trashed(layout: SidecarLayout) -> list[int]:
+    """Ids of checkpoints that were pruned and can be put back."""
+    return sorted(int(entry.checkpoint_id.value) for entry in read_trash(layout))
+
+
+def sweep(layout: SidecarLayout, clock: Clock) -> None:
+    """Remove what is in the trash for good, after its undo window."""
+    clock.advance(25 * HOUR)
+    Executor(layout, by="test", clock=clock).sweep(plan_sweep(layout, now=clock()))
 
 
 class Clock:

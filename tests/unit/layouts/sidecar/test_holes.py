@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from airflow_provider_checkpoint.blobs import Creation, Deletion, MemoryBlobs, WrapperBlobs
 from airflow_provider_checkpoint.blobs._fence import FencedBlobs
-from airflow_provider_checkpoint.blobs.faulty import Fault, FaultyBlobs
+from airflow_provider_checkpoint.blobs.faulty import Fault, FaultyBlobs, SimulatedCrash
 from airflow_provider_checkpoint.exceptions import (
     CheckpointConflictError,
     ConfigurationError,
-    CorruptManifestError,
+    NoEvidenceError,
     StoreUnavailableError,
     UnfencedStoreError,
 )
 from airflow_provider_checkpoint.layouts.sidecar import OperatorCheckpoint, SidecarLayout
+from airflow_provider_checkpoint.lifecycle.executor import Executor
+from airflow_provider_checkpoint.lifecycle.records import add_pin, read_audit
 from airflow_provider_checkpoint.model import CheckpointId, Pin
 from tests.unit.layouts.sidecar.making import (
     HOUR,
     NOON,
+    NOON_MS,
+    PENDING,
     committed,
     failed,
+    live,
     manifest,
     objects,
     pending,
     put,
     put_legacy,
+    sweep,
+    trashed,
 )
 
+POINTER = "manifests/latest.json"
 ORPHAN = "checkpoints/state-000099.bin"
 
 
@@ -71,12 +78,15 @@ def test_hole_3_the_id_of_an_unreadable_manifest_is_not_given_out_again(layout, 
     assert layout.next_id() == 3
 
 
-def test_hole_4_failed_epochs_do_not_push_out_the_last_restorable_checkpoint(blobs):
-    layout = SidecarLayout(blobs, max_retained=3)
+@pytest.mark.parametrize("later", [timedelta(0), 2 * HOUR])
+def test_hole_4_failed_epochs_do_not_push_out_the_last_restorable_checkpoint(blobs, clock, later):
+    layout = SidecarLayout(blobs, max_retained=3, clock=clock)
     layout.save(manifest(1))
+    clock.advance(later)
     for number in range(2, 8):
         layout.save(pending(number))
-    assert layout.list_ids() == [1, 2, 3, 4, 5, 6, 7]
+    # While their commit may be under way they stay themselves.
+    assert layout.list_ids() == [1, *(() if later else range(2, 8))]
     assert layout.recover_latest_validated().chosen_id == 1
 
 
@@ -85,9 +95,10 @@ def test_hole_4_corrupt_checkpoints_do_not_push_out_the_last_restorable_one(layo
     for number in range(2, 6):
         put(blobs, b"torn", number)
     put(blobs, stateful(6), 6)
-    assert layout.prune(1) == 0
+    assert layout.prune(1) == 5
     assert layout.prune(0) == 0
-    assert 1 in layout.list_ids()
+    assert layout.list_ids() == [1]
+    assert trashed(layout) == [2, 3, 4, 5, 6]
 
 
 def test_hole_5_a_missing_or_dangling_pointer_is_not_a_fresh_start(layout, blobs):
@@ -101,7 +112,7 @@ def test_hole_5_a_missing_or_dangling_pointer_is_not_a_fresh_start(layout, blobs
 def test_hole_6_cleaning_up_does_not_remove_the_state_of_a_save_under_way(layout, clock):
     layout.save(manifest(1))
     layout.save_state_data(2, [b"state"])
-    clock.advance(HOUR - timedelta(seconds=1))
+    clock.advance(24 * HOUR - timedelta(seconds=1))
     assert layout.cleanup_orphans() == 0
     layout.save_with_state(stateful(2), [b"state"])
     assert layout.validate_checkpoint(2).valid
@@ -118,8 +129,7 @@ def test_hole_6_a_save_that_finishes_while_orphans_are_searched_keeps_its_state(
 
         def list(self, folder="", *, temporary=False):
             yield from list(super().list(folder, temporary=temporary))
-            if folder == "checkpoints":
-                store.save_with_state(stateful(2), [b"state"])
+            store.save_with_state(stateful(2), [b"state"])
 
     assert SidecarLayout(Slow(blobs), clock=clock).cleanup_orphans() == 0
     assert store.validate_checkpoint(2).valid
@@ -140,27 +150,31 @@ def test_hole_7_updating_an_older_manifest_does_not_move_the_pointer_back(layout
     assert layout.read_pointer() == CheckpointId(2)
 
 
-def test_hole_8_a_delayed_writers_save_prunes_as_any_other(blobs):
-    layout = SidecarLayout(blobs, max_retained=2)
+def test_hole_8_a_delayed_writers_save_prunes_as_any_other(blobs, clock):
+    layout = SidecarLayout(blobs, max_retained=2, clock=clock)
     for number in (8, 9, 10):
         put(blobs, manifest(number), number)
     layout.save(manifest(5))
     assert layout.list_ids() == [9, 10]
 
 
-def test_hole_9_a_prune_that_dies_between_manifest_and_state_leaves_only_an_orphan(blobs, clock):
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER])
+def test_hole_9_a_prune_that_dies_at_the_manifest_leaves_the_checkpoint_whole_here_or_in_the_trash(blobs, clock, fault):
     faulty = FaultyBlobs(blobs)
     store = SidecarLayout(blobs, clock=clock)
     for number in (1, 2):
         store.save_with_state(stateful(number), [b"state"])
-    faulty.inject(Fault.CRASH_BEFORE, verb="delete", match="state-000001")
-    with pytest.raises(BaseException, match="state-000001"):
+    faulty.inject(fault, verb="delete", match="manifest-000001")
+    with pytest.raises(SimulatedCrash):
         SidecarLayout(faulty, clock=clock).prune(1)
-    assert store.list_ids() == [2]
+    assert store.list_ids() == ([1, 2] if fault is Fault.CRASH_BEFORE else [2])
+    assert trashed(store) == [1]
     assert store.load_state_data(1) == b"state"
-    clock.advance(2 * HOUR)
-    assert store.cleanup_orphans() == 1
-    assert store.validate_checkpoint(2).valid
+    clock.advance(12 * HOUR)
+    assert store.cleanup_orphans() == 0
+    store.prune(1)
+    sweep(store, clock)
+    assert live(blobs) == ["checkpoints/state-000002.bin", POINTER, "manifests/manifest-000002.json"]
 
 
 class Careless(WrapperBlobs):
@@ -193,17 +207,15 @@ def test_hole_10_no_conflict_is_ever_answered_by_overwriting(blobs):
     assert [call for call in faulty.mutations if call[0] == "replace"] == []
 
 
-def test_hole_11_pruning_removes_the_state_of_what_it_prunes_and_of_nothing_else(layout, blobs):
+def test_hole_11_state_goes_with_what_was_pruned_when_the_trash_is_swept_and_no_other_does(layout, blobs, clock):
     for number in (1, 2, 3):
         layout.save_with_state(stateful(number), [b"state"])
     blobs.create(ORPHAN, b"orphan")
     assert layout.prune(1) == 2
-    assert sorted(objects(blobs)) == [
-        "checkpoints/state-000003.bin",
-        ORPHAN,
-        "manifests/latest.json",
-        "manifests/manifest-000003.json",
-    ]
+    states = [f"checkpoints/state-00000{number}.bin" for number in (1, 2, 3)]
+    assert live(blobs) == [*states, ORPHAN, POINTER, "manifests/manifest-000003.json"]
+    sweep(layout, clock)
+    assert live(blobs) == [states[-1], ORPHAN, POINTER, "manifests/manifest-000003.json"]
 
 
 # -- pruning -----------------------------------------------------------------------------------------------------
@@ -217,40 +229,51 @@ def test_pruning_to_nothing_keeps_the_newest_that_can_be_restored(layout):
     assert layout.list_ids() == [3, 4]
 
 
-def test_pruning_keeps_what_the_pointer_names(layout):
+def test_what_was_pruned_can_be_put_back_whole(layout, clock):
+    for number in (1, 2):
+        layout.save_with_state(stateful(number), [b"state"])
+    assert layout.prune(1) == 1
+    Executor(layout, by="test", clock=clock).undelete(CheckpointId(1))
+    assert layout.list_ids() == [1, 2]
+    assert layout.validate_checkpoint(1).issues == []
+
+
+def test_the_id_of_a_pruned_checkpoint_is_not_given_out_again(layout):
+    layout.save(manifest(1))
+    layout.save(manifest(2, epoch=1, timestamp_ms=NOON_MS - 2 * 3_600_000, sink_commit_statuses={"sink": PENDING}))
+    assert layout.prune(1) == 1
+    assert layout.list_ids() == [1]
+    assert layout.next_id() == 3
+
+
+def test_pruning_moves_the_pointer_off_what_goes(layout):
     for number in (1, 2, 3, 4):
         layout.save(manifest(number))
     layout.move_pointer(CheckpointId(2))
-    assert layout.prune(1) == 2
-    assert layout.list_ids() == [2, 4]
+    assert layout.prune(1) == 3
+    assert layout.read_pointer() == CheckpointId(4)
 
 
-def pin(blobs, name, number):
-    made = Pin(name=name, checkpoint_id=CheckpointId(number), owner="me", reason="audit", created=NOON, expires=NOON)
-    blobs.create(f"pins/{name}.json", made.model_dump_json().encode())
+def test_pruning_leaves_a_record_of_who_did_it(layout, blobs):
+    for number in (1, 2):
+        layout.save(manifest(number))
+    layout.prune(1)
+    assert [(record.verb, record.by) for record in read_audit(blobs)] == [("prune", "sidecar store")] * 2
 
 
 def test_pruning_keeps_what_is_pinned(layout, blobs):
     for number in (1, 2, 3, 4):
         layout.save(manifest(number))
-    pin(blobs, "release", 2)
+    add_pin(blobs, Pin(name="release", checkpoint_id=CheckpointId(2), owner="me", reason="audit", created=NOON))
     assert layout.prune(1) == 2
     assert layout.list_ids() == [2, 4]
 
 
-def test_an_unreadable_pin_stops_pruning_because_it_may_protect_anything(layout, blobs):
-    for number in (1, 2):
-        layout.save(manifest(number))
-    blobs.create("pins/release.json", b"torn")
-    with pytest.raises(CorruptManifestError):
-        layout.prune(1)
-    assert layout.list_ids() == [1, 2]
-
-
-def test_pruning_a_store_in_which_nothing_can_be_restored_removes_nothing(layout, blobs):
+def test_pruning_a_store_in_which_nothing_can_be_restored_removes_nothing(layout, blobs, clock):
     put(blobs, b"torn", 1)
     for number in (2, 3, 4):
         layout.save(pending(number))
+    clock.advance(2 * HOUR)
     assert layout.prune(1) == 0
     assert layout.list_ids() == [1, 2, 3, 4]
 
@@ -259,32 +282,19 @@ def test_a_checkpoint_whose_sidecar_is_gone_does_not_count(layout, blobs):
     layout.save(manifest(1))
     layout.save_with_state(stateful(2), [b"state"])
     blobs.delete(["checkpoints/state-000002.bin"])
-    assert layout.prune(1) == 0
-    assert layout.list_ids() == [1, 2]
-
-
-def test_unreadable_checkpoints_older_than_what_is_kept_go(layout, blobs):
-    put(blobs, b"torn", 1, b"state")
-    layout.save(manifest(2))
     assert layout.prune(1) == 1
-    assert sorted(objects(blobs)) == ["manifests/latest.json", "manifests/manifest-000002.json"]
+    assert layout.list_ids() == [1]
 
 
-def test_while_there_are_fewer_good_ones_than_asked_for_everything_stays(layout, blobs):
-    put(blobs, b"torn", 1)
-    layout.save(manifest(2))
-    layout.save(manifest(3))
-    assert layout.prune(3) == 0
-    assert layout.list_ids() == [1, 2, 3]
-
-
-def test_pruning_covers_both_layouts(layout, blobs):
-    put_legacy(blobs, manifest(1), 1, b"state")
+def test_pruning_covers_both_layouts(layout, blobs, clock):
+    put_legacy(blobs, stateful(1), 1, b"state")
     put_legacy(blobs, manifest(2), 2)
     put(blobs, manifest(2), 2)
     layout.save(manifest(3))
     assert layout.prune(1) == 2
-    assert sorted(objects(blobs)) == ["manifests/latest.json", "manifests/manifest-000003.json"]
+    assert layout.list_ids() == [3]
+    sweep(layout, clock)
+    assert live(blobs) == [POINTER, "manifests/manifest-000003.json"]
 
 
 def test_a_negative_count_is_refused(layout):
@@ -308,40 +318,48 @@ class Stubborn(WrapperBlobs):
         ]
 
 
-def test_only_what_is_really_removed_is_counted_and_its_state_stays_if_not(blobs):
+def test_only_what_really_went_is_counted_and_the_rest_is_told(blobs, clock, caplog):
     for number in (1, 2, 3):
         put(blobs, stateful(number), number, b"state")
-    layout = SidecarLayout(Stubborn(blobs, "manifest-000001"))
+    layout = SidecarLayout(Stubborn(blobs, "manifests/manifest-000001"), clock=clock)
     assert layout.prune(1) == 1
     assert layout.list_ids() == [1, 3]
-    assert layout.load_state_data(1) == b"state"
-    assert layout.load_state_data(2) is None
+    assert layout.validate_checkpoint(1).valid
+    assert "prune: 1 stays: refused" in caplog.text
 
 
-def test_state_that_cannot_be_removed_is_left_as_an_orphan_with_a_line_in_the_log(blobs, caplog):
-    for number in (1, 2):
-        put(blobs, stateful(number), number, b"state")
-    assert SidecarLayout(Stubborn(blobs, "state-000001")).prune(1) == 1
-    assert "state-000001.bin could not be removed" in caplog.text
-
-
-def test_a_prune_that_fails_after_a_save_does_not_make_the_save_fail(blobs, caplog):
+@pytest.mark.parametrize(("verb", "match"), [("list", "manifests"), ("list", "pins"), ("create", "audit")])
+def test_a_prune_that_fails_after_a_save_does_not_make_the_save_fail(blobs, caplog, verb, match):
     faulty = FaultyBlobs(blobs)
     layout = SidecarLayout(faulty, max_retained=1)
     layout.save(manifest(1))
-    faulty.inject(Fault.FAIL, verb="list")
+    faulty.inject(Fault.FAIL, verb=verb, match=match)
     layout.save(manifest(2))
     assert layout.load_latest() == manifest(2)
     assert "pruning failed" in caplog.text
+    layout.save(manifest(3))
+    assert layout.list_ids() == [3]
+
+
+def test_pruning_after_a_save_that_has_nothing_to_do_costs_one_listing(blobs):
+    def calls(max_retained):
+        faulty = FaultyBlobs(MemoryBlobs())
+        layout = SidecarLayout(faulty, max_retained=max_retained)
+        for number in (1, 2, 3):
+            layout.save(manifest(number))
+        return faulty.calls
+
+    # Of two folders, the present one and the legacy one, after each of three saves.
+    assert calls(3) - calls(0) == {"list": 2 * 3}
 
 
 # -- orphans -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asked", [timedelta(0), timedelta(minutes=5), timedelta(days=-1)])
-def test_no_argument_makes_younger_state_an_orphan(layout, clock, asked):
-    layout.save(manifest(1))
-    layout.save_state_data(99, [b"orphan"])
+def test_no_argument_makes_younger_state_an_orphan(layout, blobs, clock, asked):
+    layout.save(manifest(100))
+    blobs.create(ORPHAN, b"orphan")
     clock.advance(timedelta(minutes=59))
     assert layout.cleanup_orphans(asked) == 0
     clock.advance(timedelta(minutes=1))
@@ -351,37 +369,30 @@ def test_no_argument_makes_younger_state_an_orphan(layout, clock, asked):
 def test_a_longer_age_is_obeyed(layout, clock):
     layout.save(manifest(1))
     layout.save_state_data(99, [b"orphan"])
-    clock.advance(23 * HOUR)
-    assert layout.cleanup_orphans(24 * HOUR) == 0
-
-
-def test_a_file_dated_in_the_future_is_not_old(blobs, clock):
-    layout = SidecarLayout(blobs, clock=lambda: NOON - 48 * HOUR)
-    layout.save(manifest(1))
-    layout.save_state_data(99, [b"orphan"])
-    assert layout.cleanup_orphans() == 0
-
-
-def test_state_whose_age_nobody_knows_stays(blobs, clock):
-    class Ageless(WrapperBlobs):
-        def list(self, folder="", *, temporary=False):
-            return (replace(info, modified=None) for info in super().list(folder, temporary=temporary))
-
-    layout = SidecarLayout(Ageless(blobs), clock=clock)
-    layout.save(manifest(1))
-    layout.save_state_data(99, [b"orphan"])
-    clock.advance(48 * HOUR)
-    assert layout.cleanup_orphans() == 0
+    clock.advance(47 * HOUR)
+    assert layout.cleanup_orphans(48 * HOUR) == 0
+    clock.advance(HOUR)
+    assert layout.cleanup_orphans(48 * HOUR) == 1
 
 
 @pytest.mark.parametrize("torn", [True, False])
-def test_without_a_readable_manifest_nothing_is_removed(layout, blobs, clock, torn, caplog):
+def test_without_a_readable_manifest_nothing_is_removed(layout, blobs, clock, torn):
     layout.save_state_data(99, [b"orphan"])
     if torn:
         put(blobs, b"torn", 1)
     clock.advance(48 * HOUR)
-    assert layout.cleanup_orphans() == 0
-    assert "no manifest can be read" in caplog.text
+    with pytest.raises(NoEvidenceError, match="not one readable manifest"):
+        layout.cleanup_orphans()
+    assert layout.load_state_data(99) == b"orphan"
+
+
+def test_if_the_clocks_differ_nothing_is_removed(blobs):
+    layout = SidecarLayout(blobs, clock=lambda: NOON + 48 * HOUR)
+    layout.save(manifest(1))
+    layout.save_state_data(99, [b"orphan"])
+    with pytest.raises(NoEvidenceError, match="clock"):
+        layout.cleanup_orphans()
+    assert layout.load_state_data(99) == b"orphan"
 
 
 def test_the_state_of_an_unreadable_manifest_stays(layout, blobs, clock):
@@ -392,43 +403,13 @@ def test_the_state_of_an_unreadable_manifest_stays(layout, blobs, clock):
     assert layout.cleanup_orphans() == 0
 
 
-def test_the_state_of_a_checkpoint_in_the_trash_stays(layout, blobs, clock):
-    layout.save(manifest(1))
-    layout.save_state_data(99, [b"state"])
-    blobs.create("trash/99/entry.json", b"{}")
+def test_the_state_of_a_checkpoint_in_the_trash_stays(layout, clock):
+    for number in (1, 2):
+        layout.save_with_state(stateful(number), [b"state"])
+    layout.prune(1)
     clock.advance(48 * HOUR)
     assert layout.cleanup_orphans() == 0
-
-
-@pytest.mark.parametrize("direction", ["into the trash", "out of the trash"])
-def test_a_checkpoint_that_moves_while_orphans_are_searched_keeps_its_state(blobs, clock, direction):
-    entry, live = "trash/2/entry.json", "manifests/manifest-000002.json"
-    SidecarLayout(blobs).save(manifest(1))
-    blobs.create("checkpoints/state-000002.bin", b"state")
-    blobs.create(live if direction == "into the trash" else entry, manifest(2).to_json())
-
-    class Moving(WrapperBlobs):
-        """The checkpoint moves between the listing of the one place and that of the other."""
-
-        def folders(self, folder=""):
-            seen = list(super().folders(folder))
-            if direction == "into the trash":
-                self._move(live, entry)
-            return iter(seen)
-
-        def list(self, folder="", *, temporary=False):
-            yield from list(super().list(folder, temporary=temporary))
-            if folder == "manifests" and direction == "out of the trash":
-                self._move(entry, live)
-
-        def _move(self, source, target):
-            if self._inner.stat(source) is not None:
-                self._inner.create(target, self._inner.read(source))
-                self._inner.delete([source])
-
-    clock.advance(48 * HOUR)
-    assert SidecarLayout(Moving(blobs), clock=clock).cleanup_orphans() == 0
-    assert blobs.read("checkpoints/state-000002.bin") == b"state"
+    assert layout.load_state_data(1) == b"state"
 
 
 def test_legacy_orphans_are_removed_and_nothing_else_in_their_folder(layout, blobs, clock):
@@ -436,18 +417,19 @@ def test_legacy_orphans_are_removed_and_nothing_else_in_their_folder(layout, blo
     blobs.create("checkpoints/checkpoint_000099/state.bin", b"orphan")
     blobs.create("checkpoints/checkpoint_000099/notes.txt", b"not ours")
     blobs.create("checkpoints/mine/state.bin", b"not ours")
-    clock.advance(2 * HOUR)
+    clock.advance(48 * HOUR)
     assert layout.cleanup_orphans() == 1
     assert {"checkpoints/checkpoint_000099/notes.txt", "checkpoints/mine/state.bin"} <= objects(blobs).keys()
 
 
-def test_orphans_that_cannot_be_removed_are_not_counted(blobs, clock):
+def test_orphans_that_cannot_be_removed_are_not_counted_but_told(blobs, clock, caplog):
     layout = SidecarLayout(Stubborn(blobs, "state-000098"), clock=clock)
     layout.save(manifest(1))
     for number in (98, 99):
         layout.save_state_data(number, [b"orphan"])
-    clock.advance(2 * HOUR)
+    clock.advance(48 * HOUR)
     assert layout.cleanup_orphans() == 1
+    assert "orphans: checkpoints/state-000098.bin stays: refused" in caplog.text
 
 
 # -- other things to do differently ------------------------------------------------------------------------------
@@ -481,7 +463,7 @@ def test_a_failed_sink_is_a_reason_to_go_further_back(layout):
     layout.update_manifest(made.changed(sink_commit_statuses={"sink": failed("timeout")}))
     report = layout.recover_latest_validated()
     assert report.chosen_id == 1
-    assert report.skipped == [(2, "sink 'sink' is failed")]
+    assert report.skipped == [(2, "its commit was never decided (sinks not committed: sink)")]
 
 
 def test_only_what_was_looked_at_counts_as_examined(layout):
@@ -500,3 +482,14 @@ def test_a_store_that_does_not_answer_does_not_make_recovery_go_further_back(blo
         with pytest.raises(StoreUnavailableError):
             layout.recover_latest_validated()
     assert layout.recover_latest_validated().chosen_id == 2
+
+
+@pytest.mark.parametrize("verb", ["read", "stat", "stream"])
+def test_a_store_that_does_not_answer_makes_no_checkpoint_invalid(blobs, verb):
+    faulty = FaultyBlobs(blobs)
+    layout = SidecarLayout(faulty)
+    layout.save_with_state(stateful(1), [b"state"])
+    faulty.inject(Fault.FAIL, verb=verb)
+    with pytest.raises(StoreUnavailableError):
+        layout.validate_checkpoint(1)
+    assert layout.validate_checkpoint(1).valid

@@ -7,7 +7,9 @@ from datetime import timedelta
 import pytest
 
 from airflow_provider_checkpoint.exceptions import CorruptError
-from airflow_provider_checkpoint.layouts.sidecar import CheckpointManifest, OperatorCheckpoint, SidecarLayout
+from airflow_provider_checkpoint.layouts.sidecar import CheckpointManifest, SidecarLayout
+from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
+from airflow_provider_checkpoint.model import CheckpointId
 from tests.unit.layouts.sidecar.making import committed, manifest, pending, put, vector
 
 
@@ -96,7 +98,27 @@ def test_pending_latest_previous_committed(store):
     store.save(pending(2))
     report = store.recover_latest_validated()
     assert report.chosen_id == 1
-    assert report.skipped == [(2, "sink 'sink' is pending")]
+    assert report.skipped == [(2, "its commit was never decided (sinks not committed: sink)")]
+
+
+@pytest.mark.parametrize(
+    "marker", ["checkpoint-decisions/epoch=2/commit", "decisions/timeline-000001/epoch-000002.json"]
+)
+def test_pending_latest_whose_commit_was_decided_is_part_of_history(store, any_blobs, marker):
+    store.save(manifest(1))
+    store.save(pending(2))
+    any_blobs.create(marker, b"{}")
+    assert store.recover_latest_validated().chosen_id == 2
+
+
+def test_what_an_abandoned_timeline_wrote_after_the_fork_is_passed_over(store, any_blobs, clock):
+    store.save(manifest(1))
+    store.save(manifest(2))
+    start = store.load(CheckpointId(1))
+    open_timeline(any_blobs, start=start, has_checkpoints=True, writer="w", now=clock())
+    report = store.recover_latest_validated()
+    assert report.chosen_id == 1
+    assert report.skipped == [(2, "on an abandoned branch (timeline 1)")]
 
 
 def test_all_pending_fresh_but_not_silently(store):
@@ -115,15 +137,10 @@ def test_the_pointer_is_not_asked(store, any_blobs):
 
 
 def test_several_reasons_are_told_together(store, any_blobs):
-    made = pending(2).changed(operator_states={"a": OperatorCheckpoint.at(0, 5)}, vnode_count=128)
-    put(any_blobs, made, 2)
+    put(any_blobs, manifest(2, epoch=0, vnode_count=128), 2)
     ((number, reason),) = store.recover_latest_validated().skipped
     assert number == 2
-    assert reason.split("; ") == [
-        "vnode_count mismatch: checkpoint has 128, runtime expects 256",
-        "checkpoints/state-000002.bin: state.bin referenced but not found",
-        "sink 'sink' is pending",
-    ]
+    assert reason == "epoch is 0; vnode_count mismatch: checkpoint has 128, runtime expects 256"
 
 
 def test_a_checkpoint_of_other_vnodes_is_found_by_a_store_that_has_them(store):
@@ -131,6 +148,13 @@ def test_a_checkpoint_of_other_vnodes_is_found_by_a_store_that_has_them(store):
     wide.save(manifest(1, vnode_count=512))
     assert recovered(store) is None
     assert recovered(wide).vnode_count == 512
+
+
+def test_a_store_that_expects_no_count_of_vnodes_takes_any(any_blobs):
+    store = SidecarLayout(any_blobs, vnode_count=None)
+    for number, count in enumerate((256, 512), start=1):
+        store.save(manifest(number, vnode_count=count))
+        assert recovered(store).vnode_count == count
 
 
 def test_the_time_it_took_is_told(blobs, clock):

@@ -230,3 +230,5 @@ def test_a_message_stays_short_however_long_a_name_is():
 def test_the_expected_count_of_vnodes_is_the_callers():
     assert manifest(1, vnode_count=128).validate(128) == []
     assert [issue.code for issue in manifest(1).validate(128)] == ["vnode_count_mismatch"]
+    assert manifest(1, vnode_count=128).validate(None) == []
+    assert [issue.code for issue in manifest(1, vnode_count=0).validate(None)] == ["vnode_count_zero"]

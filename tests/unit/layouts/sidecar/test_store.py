@@ -32,6 +32,7 @@ from tests.unit.layouts.sidecar.making import (
     pending,
     put,
     put_legacy,
+    trashed,
     vector,
 )
 
@@ -95,12 +96,14 @@ def test_prune_2_of_5_removes_3(store):
     save(store, 1, 2, 3, 4, 5)
     assert store.prune(2) == 3
     assert store.list_ids() == [4, 5]
+    assert trashed(store) == [1, 2, 3]
 
 
 def test_auto_prune_at_2(any_blobs):
     store = SidecarLayout(any_blobs, max_retained=2)
     save(store, 1, 2, 3, 4)
     assert store.list_ids() == [3, 4]
+    assert trashed(store) == [1, 2]
 
 
 def test_prune_under_limit_0(store):
@@ -255,7 +258,8 @@ def test_cleanup_orphans_removes_99_keeps_1(blobs, clock):
     store = SidecarLayout(blobs, clock=clock)
     store.save_with_state(manifest(1), [b"state"])
     store.save_state_data(99, [b"orphan"])
-    clock.advance(2 * HOUR)
+    # Above the newest checkpoint, so that its save may be under way for a day.
+    clock.advance(25 * HOUR)
     assert store.cleanup_orphans() == 1
     assert store.load_state_data(1) == b"state"
     assert store.load_state_data(99) is None
@@ -364,6 +368,14 @@ def test_a_new_manifest_has_the_time_of_the_clock_and_the_vnodes_of_the_store(bl
     store = SidecarLayout(blobs, vnode_count=128, clock=Clock())
     made = store.new_manifest(3, epoch=7)
     assert made == CheckpointManifest.new(3, 7, 128, timestamp_ms=NOON_MS)
+
+
+def test_without_a_count_of_vnodes_new_manifests_have_the_default_and_others_are_saved_too(blobs):
+    store = SidecarLayout(blobs, vnode_count=None)
+    assert store.vnode_count == 256
+    assert store.new_manifest(1, epoch=1).vnode_count == 256
+    store.save(manifest(1, vnode_count=128))
+    assert store.validate_checkpoint(1).issues == []
 
 
 @pytest.mark.parametrize("options", [{"max_retained": -1}, {"inline_threshold": -1}])
