@@ -62,8 +62,8 @@ def translate(error: Exception, subject: str) -> CheckpointError:
         return BlobNotFoundError("no such object", subject=subject)
     if isinstance(error, UnauthenticatedError) and status is None:
         return AccessDeniedError("the credentials could not be fetched", subject=subject, hint=text)
-    # One key of a bulk delete is refused within an answer that is itself a success.
-    denied = status in {"401", "403"} or code == "AccessDenied"
+    # By code as well: an expired token is a 400, and one key of a bulk delete is refused within a 200.
+    denied = status in {"401", "403"} or code == "AccessDenied" or code in _DENIED_HINTS
     if denied or isinstance(error, PermissionDeniedError | UnauthenticatedError):
         return AccessDeniedError(
             f"the store refused access ({code or status or 'no code'})",

@@ -17,5 +17,9 @@ def shown_address(uri: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The beginning of an error's text. The query part of addresses is left out: it may hold a signature."""
-    return _QUERY.sub("?…", str(error).strip().partition("\n")[0]).strip() or type(error).__name__
+    """The beginning of an error's text, up to the body of the answer it may quote.
+
+    The query part of addresses is left out: it may hold a signature.
+    """
+    line = str(error).strip().partition("\n")[0].partition("<?xml")[0]
+    return _QUERY.sub("?…", line).strip() or type(error).__name__

@@ -343,6 +343,8 @@ class Executor:
 
     def pin(self, pin: Pin) -> None:
         """Pin a checkpoint that exists."""
+        # First: a name that cannot be kept, or a checkpoint that is not there, leaves no record.
+        records.pin_key(pin.name)
         self._layout.load(pin.checkpoint_id)
         run = self._begin("pin", pin.model_dump(mode="json"))
         records.add_pin(self._blobs, pin)

@@ -57,6 +57,8 @@ UNDO = timedelta(hours=24)
 
 PICKS = st.integers(0, 10**6)
 SPANS = st.sampled_from([timedelta(minutes=5), HOUR, timedelta(hours=13), timedelta(hours=25), timedelta(days=4)])
+#: Mostly onwards: while everything is dated in the future nothing goes, and nothing is learnt.
+JUMPS = SPANS | st.sampled_from([timedelta(hours=30), timedelta(minutes=-20), -HOUR, timedelta(hours=-26)])
 SINKS = st.sampled_from(["none", "none", "committed", "decided", "undecided"])
 POLICIES = st.builds(RetentionPolicy, keep_last=st.integers(0, 2)) | st.builds(
     RetentionPolicy,
@@ -66,6 +68,8 @@ POLICIES = st.builds(RetentionPolicy, keep_last=st.integers(0, 2)) | st.builds(
     every_n_epochs=st.none() | st.integers(2, 3),
     min_age=st.none() | st.sampled_from(["1h", "2d"]),
 )
+
+GARBAGE = (b"", b"{", b"\x00\xff", b"{}", b"[1]")
 
 
 @dataclass
@@ -216,11 +220,18 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- damage and time -----------------------------------------------------------------------------------------
 
-    @precondition(lambda self: any(record.artifacts for record in self.model.at("live")))
-    @rule(pick=PICKS, kind=st.sampled_from(["lost", "cut", "changed"]))
-    def damage_an_artifact(self, pick: int, kind: str) -> None:
-        keys = sorted(key for record in self.model.at("live") for key in record.artifacts)
-        key = keys[pick % len(keys)]
+    @rule(pick=PICKS, kind=st.sampled_from(["lost", "cut", "changed", "manifest"]))
+    def something_is_damaged(self, pick: int, kind: str) -> None:
+        live = self.model.at("live")
+        keys = sorted(key for record in live for key in record.artifacts)
+        if kind == "manifest" and live:
+            record = live[pick % len(live)]
+            self.root.replace(self.layout.manifest_keys(record.id)[-1], GARBAGE[pick % len(GARBAGE)])
+            record.readable = False
+        elif keys:
+            self._damage(keys[pick % len(keys)], kind)
+
+    def _damage(self, key: str, kind: str) -> None:
         if kind == "lost" or self.root.stat(key) is None:
             self.root.delete([key])
         else:
@@ -228,47 +239,29 @@ class StoreMachine(RuleBasedStateMachine):
             self.root.replace(key, body[:-1] if kind == "cut" else bytes(len(body)))
         self.model.damaged.add(key)
 
-    @precondition(lambda self: self.model.at("live"))
-    @rule(pick=PICKS, body=st.sampled_from([b"", b"{", b"\x00\xff", b"{}", b"[1]"]))
-    def damage_a_manifest(self, pick: int, body: bytes) -> None:
-        live = self.model.at("live")
-        record = live[pick % len(live)]
-        self.root.replace(self.layout.manifest_keys(record.id)[-1], body)
-        record.readable = False
-
-    @rule(by=SPANS)
-    def time_passes(self, by: timedelta) -> None:
+    @rule(by=JUMPS)
+    def the_clock_jumps(self, by: timedelta) -> None:
         self._pass(by)
 
     def _pass(self, by: timedelta) -> None:
         self.clock.advance(by)
         self.latest = max(self.latest, self.clock())
 
-    @rule(by=SPANS)
-    def the_clock_is_set_back(self, by: timedelta) -> None:
-        self.clock.advance(-by)
-
     # -- pins and proofs -----------------------------------------------------------------------------------------
 
-    @precondition(lambda self: [record for record in self.model.at("live") if record.readable])
-    @rule(pick=PICKS, name=st.sampled_from("abc"), span=st.none() | SPANS)
-    def pin(self, pick: int, name: str, span: timedelta | None) -> None:
+    @rule(pick=PICKS, name=st.sampled_from("ab"), span=st.none() | SPANS)
+    def pin_or_unpin(self, pick: int, name: str, span: timedelta | None) -> None:
         readable = [record for record in self.model.at("live") if record.readable]
-        target = readable[pick % len(readable)].id
         if name in self.model.pins:
             self.executor.unpin(name)
-        expires = None if span is None else self.clock() + span
-        self.executor.pin(
-            Pin(name=name, checkpoint_id=target, owner="o", reason="r", created=self.clock(), expires=expires)
-        )
-        self.model.pins[name] = (target, expires)
-
-    @precondition(lambda self: self.model.pins)
-    @rule(pick=PICKS)
-    def unpin(self, pick: int) -> None:
-        name = sorted(self.model.pins)[pick % len(self.model.pins)]
-        self.executor.unpin(name)
-        del self.model.pins[name]
+            del self.model.pins[name]
+        elif readable:
+            target = readable[pick % len(readable)].id
+            expires = None if span is None else self.clock() + span
+            self.executor.pin(
+                Pin(name=name, checkpoint_id=target, owner="o", reason="r", created=self.clock(), expires=expires)
+            )
+            self.model.pins[name] = (target, expires)
 
     @rule(depth=st.sampled_from(Depth))
     def prove(self, depth: Depth) -> None:
@@ -276,8 +269,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- prune, undelete, sweep ----------------------------------------------------------------------------------
 
-    @rule(policy=POLICIES)
-    def prune(self, policy: RetentionPolicy) -> None:
+    @rule(policy=POLICIES, count=st.integers(0, 2))
+    def prune(self, policy: RetentionPolicy, count: int) -> None:
+        self.write("none", delta=False, count=count)
         self.plan_a_prune(policy)
         self.apply_the_prune(again=False)
 
@@ -323,6 +317,7 @@ class StoreMachine(RuleBasedStateMachine):
         if self.sweep_plan is not None:
             self.apply_the_sweep()
 
+    @precondition(lambda self: self.model.at("trash"))
     @rule()
     def plan_a_sweep(self) -> None:
         try:
@@ -361,6 +356,7 @@ class StoreMachine(RuleBasedStateMachine):
         if self.orphan_plan is not None:
             self.apply_the_removal_of_orphans()
 
+    @precondition(lambda self: self.unfinished)
     @rule()
     def plan_the_removal_of_orphans(self) -> None:
         try:

@@ -32,7 +32,7 @@ def store(tmp_path):
         (["list", "s3://"], "names no bucket"),
         (["list", "s3://user:hunter2@bucket/x"], "must not hold a user, secret or port"),
         (["list", "s3://bucket/../x"], "leads out of its folder"),
-        (["list", "file://host/x"], "cannot name the host"),
+        (["list", "file://host/x"], "cannot name another host"),
         (["list", "{root}/missing"], "nothing is there"),
         (["list", "{root}/unknown"], "unknown content"),
         (["list", "{root}"], "pipelines below"),

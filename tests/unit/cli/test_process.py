@@ -21,6 +21,8 @@ COMMAND = [sys.executable, "-m", "airflow_provider_checkpoint.cli.main"]
 
 
 def checkpoints(*words: object, **more) -> subprocess.CompletedProcess:
+    # Python's view of the environment: the readline library, which pytest loads, puts a width into the C one alone.
+    more.setdefault("env", dict(os.environ))
     return subprocess.run([*COMMAND, *map(str, words)], capture_output=True, text=True, check=False, timeout=60, **more)
 
 
