@@ -14,6 +14,7 @@ from airflow_provider_checkpoint.lifecycle.facts import (
     Survey,
     bases_of,
     decided,
+    decision_key,
     survey,
     unsettled_sinks,
 )
@@ -172,9 +173,17 @@ def _prune_item(layout: Layout, known: Known, verdict: Verdict, shared: Counter[
         bytes=sum(artifact.size or 0 for artifact in artifacts if shared[artifact.key] == 1)
         + (checkpoint.inline_bytes if checkpoint is not None else 0),
         keys=tuple(keys),
-        artifacts=tuple(sorted({artifact.key for artifact in artifacts})),
+        artifacts=tuple(sorted({artifact.key for artifact in artifacts} | _marker(layout, checkpoint))),
         manifest_sha256=manifest_digest(layout, keys),
     )
+
+
+def _marker(layout: Layout, checkpoint: Checkpoint | None) -> set[str]:
+    """The commit decision of a checkpoint, if there is one: it goes with it, or markers would pile up for ever."""
+    if checkpoint is None:
+        return set()
+    key = decision_key(checkpoint.timeline, checkpoint.epoch)
+    return set() if layout.blobs.stat(key) is None else {key}
 
 
 def manifest_digest(layout: Layout, keys: Sequence[str]) -> str | None:

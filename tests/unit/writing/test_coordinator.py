@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,7 +15,10 @@ from airflow_provider_checkpoint.exceptions import (
     NoRecoveryPointError,
     SinkCommitError,
 )
+from airflow_provider_checkpoint.lifecycle.executor import Executor
+from airflow_provider_checkpoint.lifecycle.pruning import plan_prune, plan_sweep
 from airflow_provider_checkpoint.lifecycle.recovery import Wish, choose
+from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
 from airflow_provider_checkpoint.model import Depth, SinkState
 from tests.unit.writing.pipeline import NUMBERS, SumPipeline, published, visible
 
@@ -188,3 +192,22 @@ def test_a_committed_epoch_cannot_be_abandoned():
     pipeline.run(epochs=1)
     with pytest.raises(SinkCommitError, match="cannot be abandoned"):
         pipeline.coordinator.abandon(pending[0])
+
+
+def test_the_commit_decision_of_a_swept_checkpoint_goes_with_it():
+    ahead = timedelta(0)
+
+    def clock() -> datetime:
+        return datetime.now(UTC) + ahead
+
+    store, output = MemoryBlobs(clock=clock), MemoryBlobs()
+    pipeline = SumPipeline(store, output)
+    pipeline.run()
+    executor = Executor(pipeline.layout, by="test", clock=clock)
+    executor.prune(plan_prune(pipeline.layout, RetentionPolicy(keep_last=1), now=clock()))
+    assert len(list(store.list("decisions"))) == len(NUMBERS) / 2
+
+    ahead = timedelta(days=2)
+    executor.sweep(plan_sweep(pipeline.layout, now=clock()))
+    assert len(list(store.list("decisions"))) == 1
+    assert_exact(store, output)
