@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,9 +85,16 @@ def look_at(layout: Layout, checkpoint_id: CheckpointId) -> Known | None:
 # -- sinks -------------------------------------------------------------------------------------------------------
 
 
+_DECISION = re.compile(r"decisions/timeline-[0-9]{6,}/epoch-[0-9]{6,}\.json")
+
+
 def decision_key(timeline: int, epoch: int) -> str:
     """The marker that says: this epoch shall be committed. Created once all sinks have prepared."""
     return f"decisions/timeline-{timeline:06d}/epoch-{epoch:06d}.json"
+
+
+def is_decision_key(key: str) -> bool:
+    return _DECISION.fullmatch(key) is not None
 
 
 def decided(blobs: BlobStore, checkpoint: Checkpoint) -> bool:

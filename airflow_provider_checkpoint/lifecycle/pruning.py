@@ -15,6 +15,7 @@ from airflow_provider_checkpoint.lifecycle.facts import (
     bases_of,
     decided,
     decision_key,
+    is_decision_key,
     survey,
     unsettled_sinks,
 )
@@ -241,7 +242,11 @@ def needed_artifacts(store: Survey, *, without: set[CheckpointId]) -> frozenset[
 
 def artifacts_to_sweep(layout: Layout, entry: TrashEntry, needed: frozenset[str]) -> list[str]:
     """Artifacts that nothing but a checkpoint in the trash needs. An entry that names anything else is not believed."""
-    return [key for key in entry.artifacts if key not in needed and layout.named(key).role is Role.ARTIFACT]
+    return [
+        key
+        for key in entry.artifacts
+        if key not in needed and (layout.named(key).role is Role.ARTIFACT or is_decision_key(key))
+    ]
 
 
 def _sweep_items(layout: Layout, entry: TrashEntry, needed: frozenset[str]) -> list[PathItem]:
