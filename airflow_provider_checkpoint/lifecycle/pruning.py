@@ -73,9 +73,24 @@ def _items(layout: Layout, store: Survey, now: datetime, safety: Safety) -> list
         if pin.holds(now):
             pins.setdefault(pin.checkpoint_id, []).append(pin.name)
     start = store.timelines[-1].fork_checkpoint if store.timelines else None
-    return side_by_side(
+    items = side_by_side(
         lambda known: _item(layout, store, known, now, safety, tuple(pins.get(known.id, ())), start), store.known
     )
+    return _protect_next_base(items, {each.id for each in store.checkpoints if each.savepoint})
+
+
+def _protect_next_base(items: list[Item], savepoints: set[CheckpointId]) -> list[Item]:
+    """A running writer builds its next increment on the newest checkpoint that is not a savepoint, so that one stays.
+
+    Usually it is the newest restorable one and stays anyway; after a savepoint it is not (FLINK-21351).
+    """
+    usable = [item for item in items if item.restorable and item.on_branch]
+    newest = max(usable, key=lambda item: item.id, default=None)
+    if newest is None or newest.id not in savepoints:
+        return items
+    base = max((item for item in usable if item.id not in savepoints), key=lambda item: item.id, default=None)
+    reason = "the next increment builds on it"
+    return [replace(item, protected=(*item.protected, reason)) if item is base else item for item in items]
 
 
 def _item(

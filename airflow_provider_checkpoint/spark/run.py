@@ -22,6 +22,7 @@ from airflow_provider_checkpoint.spark.state_table import HASH
 from airflow_provider_checkpoint.spark.vnodes import VnodeBook
 from airflow_provider_checkpoint.writing.bases import SnapshotKind
 from airflow_provider_checkpoint.writing.coordinator import Coordinator, EpochContents, PendingEpoch
+from airflow_provider_checkpoint.writing.failures import FailureManager, FailureReason, FailureVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,10 +54,11 @@ class Run:
         self._coordinator = coordinator
         self._options = options
         self._book = VnodeBook.of(layout, coordinator.last)
+        self._failures = FailureManager(options.tolerable_failures)
 
     def loop(self) -> Checkpoint | None:
         """Epoch after epoch, until the input ends, enough are done, or somebody asked to stop."""
-        done = failures = 0
+        done = 0
         while not self._pipeline.stopping.is_set() and done != self._options.max_epochs:
             part = self._pipeline.next_slice(self._coordinator.last)
             if part is None:
@@ -64,22 +66,27 @@ class Run:
                     break
                 self._pipeline.stopping.wait(self._options.poll_seconds)
                 continue
-            try:
-                self._epoch(part)
-            except (FencedWriterError, SinkCommitError):
-                raise
-            except Exception:
-                failures += 1
-                if failures > self._options.tolerable_failures:
-                    raise
-                log.exception("epoch failed; %d in a row, %d are tolerated", failures, self._options.tolerable_failures)
-            else:
-                done, failures = done + 1, 0
+            done += self._epoch_or_failure(part)
         return self._coordinator.last
 
-    def _epoch(self, part: Slice) -> None:
-        began = time.monotonic()
+    def _epoch_or_failure(self, part: Slice) -> bool:
+        """Whether the epoch was committed. A failure is raised unless it is tolerated; then the input is tried anew."""
         pending = self._coordinator.begin()
+        try:
+            self._epoch(pending, part)
+        except (FencedWriterError, SinkCommitError):
+            raise
+        except Exception:
+            verdict = self._failures.failed(FailureReason.SNAPSHOT, pending.checkpoint_id)
+            if verdict is FailureVerdict.FAIL_JOB:
+                raise
+            log.exception("epoch %d failed, %d in a row; trying again", pending.ref.epoch, self._failures.count)
+            return False
+        self._failures.succeeded(pending.checkpoint_id)
+        return True
+
+    def _epoch(self, pending: PendingEpoch, part: Slice) -> None:
+        began = time.monotonic()
         try:
             contents = self._work(pending, part)
             checkpoint = self._coordinator.commit(pending, contents)

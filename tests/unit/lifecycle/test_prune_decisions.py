@@ -180,3 +180,12 @@ def recovery_point(layout: TinyLayout) -> CheckpointId | None:
         return choose(layout, Wish(), now=NOW).chosen
     except NoRecoveryPointError:
         return None
+
+
+def test_the_checkpoint_that_the_next_increment_builds_on_stays_although_savepoints_are_newer():
+    """FLINK-21351: [c1, c2, s3, s4] with one retained keeps c2, on which a running writer builds."""
+    layout = tiny(MemoryBlobs(), 1, 2)
+    for number in (3, 4):
+        layout.save(number, savepoint=True)
+    assert kept(layout, keep_last=1) == [2, 3, 4]
+    assert reasons(layout, 2, keep_last=1) == ("the next increment builds on it",)
