@@ -11,8 +11,6 @@ defect. The vectors are what mutation starts from. Exits with 1 if an input was 
 to run it again.
 """
 
-
-
 from __future__ import annotations
 
 import argparse
