@@ -46,7 +46,7 @@ class S3Server:
     bucket: str = BUCKET
 
     def options(self, identity: str = "admin", **more: Any) -> dict[str, Any]:
-        """Storage options for one of the identities ``admin``, ``writer`` and ``reader``."""
+        """Storage options for one of the identities ``admin``, ``writer``, ``reader`` and ``partial``."""
         keys = {"endpoint_url": self.endpoint, "region": "us-east-1", "access_key_id": identity}
         return {**keys, "secret_access_key": f"{identity}-secret", **more}
 
@@ -151,6 +151,8 @@ class Servers:
     def _start_seaweedfs(self) -> dict[str, Any]:
         identities = {"admin": ["Admin", "Read", "Write", "List", "Tagging"], "writer": ["Read", "Write", "List"]}
         identities["reader"] = [f"Read:{BUCKET}", f"List:{BUCKET}"]
+        # May write in some folders only, so that one request can hold both what is allowed and what is not.
+        identities["partial"] = [*identities["reader"], f"Write:{BUCKET}/open/*"]
         config = {
             "identities": [
                 {"name": name, "credentials": [{"accessKey": name, "secretKey": f"{name}-secret"}], "actions": actions}

@@ -33,6 +33,7 @@ from uuid import uuid4
 
 from airflow_provider_checkpoint.exceptions import (
     CheckpointConflictError,
+    CheckpointNotFoundError,
     FencedWriterError,
     NoRecoveryPointError,
     SinkCommitError,
@@ -141,6 +142,7 @@ class Coordinator:
         )
         coordinator = cls(layout, sinks, holder, last=chosen, clock=clock, hook=hook)
         if chosen is not None:
+            _require_still_there(layout, chosen.id)
             if again:
                 coordinator._commit_sinks(chosen, EpochRef(chosen.timeline, chosen.epoch), tuple(again))
                 coordinator.last = layout.load(chosen.id)
@@ -272,6 +274,18 @@ class Coordinator:
                 subject=f"checkpoint {checkpoint.id}",
                 hint="Restart the writer from latest: it commits these sinks again before it goes on.",
             )
+
+
+def _require_still_there(layout: PartitionedLayout, checkpoint_id: CheckpointId) -> None:
+    """Look once more, now that every prune sees where we start: one that had looked before may have taken it."""
+    try:
+        layout.load(checkpoint_id)
+    except CheckpointNotFoundError as error:
+        raise CheckpointNotFoundError(
+            f"checkpoint {checkpoint_id} was pruned while a writer was starting from it",
+            subject=layout.blobs.uri,
+            hint=f"undelete {checkpoint_id} and start again, or start from another one.",
+        ) from error
 
 
 def _choose(layout: PartitionedLayout, wish: Wish, now: datetime) -> RecoveryPlan | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import uuid4
 
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 #: Bodies above this size are staged by the stores that ``Backend.staging`` opens.
 SINGLE_PUT = 1024 * 1024
 
+Options: TypeAlias = tuple[tuple[str, Any], ...]
+
 #: On a disk a name is an object or a folder.
 DISK = frozenset((verb, key) for verb in ("create", "replace") for key in ("object/below", "folder"))
 
@@ -34,20 +37,27 @@ class Backend:
     open: Callable[[], BlobStore]
     staging: Callable[[], BlobStore]
     """Opens the place so that a body of more than SINGLE_PUT bytes takes the way of a large object."""
-    fill: Callable[[], BlobStore]
-    """Opens the place through the quickest client there is, for tests that need thousands of objects."""
     processes: bool
     """Whether another process can open the place; ``open`` can be pickled then."""
+    anew: Callable[[], BlobStore] | None = None
+    """Opens the place through a client of its own, where ``open`` shares one to save time."""
+    quick: Callable[[], BlobStore] | None = None
+    """Opens the place through a quicker client, for tests that need thousands of objects."""
     refused: frozenset[tuple[str, str]] = frozenset()
     """The verbs that refuse a name because it is a folder, or lies below an object. A bucket takes both."""
+    many: int = 2_500
+    """How many objects are many."""
     lanes: int = 1
     """How many rounds of a race run side by side, for a server that lets each loser wait."""
     increments: int = 100
     """How often each of several racers counts up."""
     unfinished_uploads: Callable[[], int] = lambda: 0
 
+    def open_anew(self) -> BlobStore:
+        return (self.anew or self.open)()
+
     def put_all(self, keys: Iterable[str], body: Callable[[str], bytes]) -> None:
-        store = self.fill()
+        store = (self.quick or self.open)()
         with ThreadPoolExecutor(8) as pool:
             for creation in pool.map(lambda key: store.create(key, body(key)), keys):
                 assert creation.created
@@ -55,18 +65,18 @@ class Backend:
 
 def local(folder: Path) -> Backend:
     opened = partial(open_blobs, str(folder / "root"))
-    return Backend(opened, opened, opened, processes=True, refused=DISK)
+    return Backend(opened, opened, processes=True, refused=DISK)
 
 
 def memory() -> Backend:
     store = MemoryBlobs("contract")
-    return Backend(lambda: store, lambda: store, lambda: store, processes=False)
+    return Backend(lambda: store, lambda: store, processes=False)
 
 
 def obstore_local(folder: Path) -> Backend:
     opened = partial(open_obstore_local, str(folder / "root"))
     staging = partial(open_obstore_local, str(folder / "root"), single_put=SINGLE_PUT)
-    return Backend(opened, staging, opened, processes=True, refused=DISK)
+    return Backend(opened, staging, processes=True, refused=DISK)
 
 
 def obstore_memory() -> Backend:
@@ -75,27 +85,30 @@ def obstore_memory() -> Backend:
     handle = MemoryStore()
     store = ObjectBlobs("memory://obstore", lambda: handle)
     staging = ObjectBlobs("memory://obstore", lambda: handle, single_put=SINGLE_PUT)
-    return Backend(lambda: store, lambda: staging, lambda: store, processes=False)
+    return Backend(lambda: store, lambda: staging, processes=False)
 
 
 def s3(server: S3Server, client: str = "obstore") -> Backend:
-    address, options = server.fresh(), server.options()
-    opened = partial(open_blobs, address, {**options, "client": client})
-    quick = partial(open_blobs, address, options)
-    staging = partial(open_staging, address, options) if client == "obstore" else opened
+    folder = uuid4().hex
+    address = f"s3://{server.bucket}/contract/{client}"
+    options = server.options()
+    theirs = {**options, "client": client}
 
     def unfinished_uploads() -> int:
         with contextlib.closing(server.client()) as boto:
-            prefix = address.removeprefix(f"s3://{server.bucket}/")
+            prefix = f"contract/{client}/{folder}"
             return len(boto.list_multipart_uploads(Bucket=server.bucket, Prefix=prefix).get("Uploads", []))
 
-    # SeaweedFS takes a folder for an object when it looks whether a name is free, and losers wait in steps of a second.
     return Backend(
-        opened,
-        staging,
-        quick,
+        open=partial(open_below, address, _frozen(theirs), folder),
+        staging=partial(open_below, address, _frozen(theirs), folder, staging=client == "obstore"),
+        anew=partial(open_blobs, f"{address}/{folder}", theirs),
+        quick=partial(open_blobs, f"{address}/{folder}", options),
         processes=True,
+        # SeaweedFS takes a folder for an object when it looks whether a name is free.
         refused=frozenset({("create", "folder")}),
+        # Through fsspec objects are deleted one by one, which takes its time; a page is a thousand objects.
+        many=2_500 if client == "obstore" else 1_500,
         lanes=10,
         increments=15,
         unfinished_uploads=unfinished_uploads,
@@ -103,20 +116,28 @@ def s3(server: S3Server, client: str = "obstore") -> Backend:
 
 
 def azure(server: AzureServer) -> Backend:
-    address, options = server.fresh(), server.options()
-    opened = partial(open_blobs, address, options)
-    return Backend(opened, partial(open_staging, address, options), opened, processes=True, increments=15)
+    folder = uuid4().hex
+    address, options = f"az://{server.container}/contract", server.options()
+    return Backend(
+        open=partial(open_below, address, _frozen(options), folder),
+        staging=partial(open_below, address, _frozen(options), folder, staging=True),
+        anew=partial(open_blobs, f"{address}/{folder}", options),
+        processes=True,
+        # The emulator is slow, and a batch of its deletes holds 256.
+        many=600,
+        increments=8,
+    )
 
 
 def fsspec_local(folder: Path) -> Backend:
     opened = partial(open_fsspec_local, str(folder / "root"))
-    return Backend(opened, opened, opened, processes=True, refused=DISK)
+    return Backend(opened, opened, processes=True, refused=DISK)
 
 
 def fsspec_memory(name: str) -> Backend:
     fs = fsspec.filesystem("memory", skip_instance_cache=True)
     opened = partial(wrap_filesystem, fs, f"/{name}")
-    return Backend(opened, opened, opened, processes=False, refused=DISK)
+    return Backend(opened, opened, processes=False, refused=DISK)
 
 
 # -- what other processes call -----------------------------------------------------------------------------------
@@ -133,8 +154,27 @@ def open_fsspec_local(path: str) -> BlobStore:
     return wrap_filesystem(LocalFileSystem(skip_instance_cache=True), path)
 
 
+def open_below(address: str, options: Options, folder: str, *, staging: bool = False) -> BlobStore:
+    """A folder of a store that is opened once per process: some clients take half a second to start."""
+    return (_staging_root if staging else _root)(address, options).at(folder)
+
+
+@cache
+def _root(address: str, options: Options) -> BlobStore:
+    return open_blobs(address, dict(options))
+
+
+@cache
+def _staging_root(address: str, options: Options) -> BlobStore:
+    return open_staging(address, dict(options))
+
+
 def open_staging(address: str, options: dict[str, Any]) -> BlobStore:
     """A store as a user opens it, but with a limit that a test can reach."""
     store: Any = open_blobs(address, options)
     store._inner._single_put = SINGLE_PUT
     return store
+
+
+def _frozen(options: dict[str, Any]) -> Options:
+    return tuple(sorted(options.items()))

@@ -49,6 +49,17 @@ def create_in_turns(store: BlobStore, rounds: Iterable[int], wait: Callable[[], 
     return attempts
 
 
+def create_large_in_turns(store: BlobStore, rounds: int, wait: Sequence[Callable[[], object]]) -> list[Attempt]:
+    """The same with bodies that take the way of a large object, if the store was opened for it."""
+    me = uuid4().bytes
+    attempts = []
+    for number in range(rounds):
+        wait[0]()
+        creation = store.create(f"large/{number}", (me * 4096 for _ in range(20)))
+        attempts.append(Attempt(number, me, creation.created, creation.existing))
+    return attempts
+
+
 def create_in_lanes(store: BlobStore, rounds: int, wait: Sequence[Callable[[], object]]) -> list[Attempt]:
     """The same, with several rounds under way at once: as many as there are ways to wait."""
     lanes = len(wait)

@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_checkpoint.exceptions import BlobChangedError, TransientError
-from tests.contract.racers import Attempt, count_up, create_in_lanes, in_processes, in_threads
+from tests.contract.racers import (
+    Attempt,
+    count_up,
+    create_in_lanes,
+    create_large_in_turns,
+    in_processes,
+    in_threads,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_checkpoint.blobs import BlobStore
     from tests.contract.backends import Backend
 
 ROUNDS = 50
+LARGE_ROUNDS = 5
 THREADS = 8
 PROCESSES = 4
 MEGABYTE = 1024 * 1024
@@ -47,6 +55,16 @@ class Racing:
         else:
             # What lives in a process cannot be promised beyond it, and is not.
             assert not store.capabilities.durable or store.uri.startswith("memory:")
+
+    def test_of_threads_that_create_one_large_object_exactly_one_wins(self, backend: Backend) -> None:
+        store = backend.staging()
+        racers = in_threads(4, create_large_in_turns, store, LARGE_ROUNDS)
+        for number in range(LARGE_ROUNDS):
+            winners = [racer[number].body for racer in racers if racer[number].created]
+            assert len(winners) == 1
+            assert store.read(f"large/{number}") == winners[0] * 4096 * 20
+        assert not list(store.list(temporary=True))
+        assert backend.unfinished_uploads() == 0
 
     def test_no_increment_by_compare_and_swap_is_lost_between_threads(self, store: BlobStore, backend: Backend) -> None:
         if store.capabilities.compare_and_swap:

@@ -11,6 +11,8 @@ from airflow_provider_checkpoint.blobs import Capabilities
 from airflow_provider_checkpoint.exceptions import StoreUnavailableError
 from tests.contract import backends
 from tests.contract.contract import BlobStoreContract
+from tests.contract.racers import create_large_in_turns, in_threads
+from tests.contract.racing import LARGE_ROUNDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,6 +75,19 @@ class TestS3(BlobStoreContract):
     @pytest.fixture
     def backend(self, seaweedfs: S3Server) -> Backend:
         return backends.s3(seaweedfs)
+
+    def test_of_threads_that_create_one_large_object_exactly_one_wins(self, backend: Backend) -> None:
+        """SeaweedFS lets several uploads in parts take one name at the same time, whatever their condition.
+
+        So here, and only where large objects race, all that can be shown is that one of those who were told that they
+        had won did win, with all its bytes. Where an object stood before, no upload writes over it; see ``Writing``.
+        """
+        store = backend.staging()
+        racers = in_threads(4, create_large_in_turns, store, LARGE_ROUNDS)
+        for number in range(LARGE_ROUNDS):
+            winners = [racer[number].body * 4096 * 20 for racer in racers if racer[number].created]
+            assert store.read(f"large/{number}") in winners
+        assert not list(store.list(temporary=True))
 
 
 class TestS3ThroughFsspec(BlobStoreContract):

@@ -9,7 +9,9 @@ import pytest
 
 from airflow_provider_checkpoint.exceptions import CheckpointError
 from airflow_provider_checkpoint.lifecycle.records import read_pins
-from airflow_provider_checkpoint.lifecycle.timelines import open_timeline, read_timelines
+from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+from airflow_provider_checkpoint.model import Depth
+from airflow_provider_checkpoint.writing.coordinator import Coordinator
 from tests.crash import test_lifecycle_crashes as steps
 from tests.crash.makers import MAKERS, Clock, PartitionedMaker, SidecarMaker
 from tests.crash.meeting import MeetingBlobs, moments
@@ -23,16 +25,11 @@ if TYPE_CHECKING:
     from tests.crash.scene import Scene
 
 
-def fork_from_other(scene: Scene, root: BlobStore) -> None:
-    """Start again from a checkpoint that a prune would take, as a writer does that was told to."""
-    layout = scene.layout_on(root)
-    start = layout.load(scene.ids["other"])
-    open_timeline(layout.blobs, start=start, has_checkpoints=True, writer="w2", now=scene.clock())
-    layout.load(start.id)
-
-
-def sweep_now(scene: Scene, root: BlobStore) -> None:
-    steps.sweep(scene, root)
+def start_from_other(scene: Scene, root: BlobStore) -> None:
+    """Start a writer from a checkpoint that a prune would take, as somebody does who wants to go back to it."""
+    Coordinator.start(
+        scene.layout_on(root), {}, recover_from=str(scene.ids["other"]), depth=Depth.RESTORE, clock=scene.clock
+    )
 
 
 # -- what was there before ---------------------------------------------------------------------------------------
@@ -66,8 +63,8 @@ def a_pin_holds(scene: Scene) -> None:
 
 def the_start_of_the_timeline_stays(scene: Scene) -> None:
     newest = read_timelines(scene.layout.blobs)[-1]
-    if newest.fork_checkpoint is not None:
-        assert scene.layout.load(newest.fork_checkpoint)
+    assert newest.fork_checkpoint == scene.ids["other"]
+    assert scene.layout.load(newest.fork_checkpoint)
 
 
 def what_was_saved_stays(scene: Scene) -> None:
@@ -96,8 +93,8 @@ MEETINGS = {
     "undelete, undelete": Meeting(steps.undelete, steps.undelete, steps.pruned),
     "prune, pin": Meeting(steps.prune_as_planned, steps.pin, steps.with_plan, a_pin_holds),
     "pin, prune": Meeting(steps.pin, steps.prune_as_planned, steps.with_plan, a_pin_holds),
-    "prune, fork": Meeting(steps.prune_as_planned, fork_from_other, steps.with_plan, the_start_of_the_timeline_stays),
-    "fork, prune": Meeting(fork_from_other, steps.prune_as_planned, steps.with_plan, the_start_of_the_timeline_stays),
+    "prune, start": Meeting(steps.prune_as_planned, start_from_other, steps.with_plan, the_start_of_the_timeline_stays),
+    "start, prune": Meeting(start_from_other, steps.prune_as_planned, steps.with_plan, the_start_of_the_timeline_stays),
     "sweep, undelete": Meeting(steps.sweep, steps.undelete, pruned_long_ago, expired=GONE, makers=MAKERS),
     "undelete, sweep": Meeting(steps.undelete, steps.sweep, pruned_long_ago, expired=GONE, makers=MAKERS),
     "sweep, sweep": Meeting(steps.sweep, steps.sweep, steps.long_pruned, steps.was_swept, expired=steps.GONE),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from tests.servers import AzureServer, S3Server
 
 CLIENTS = ["obstore", "fsspec"]
-QUICK: dict[str, Any] = {"connect_timeout": 1, "read_timeout": 1, "max_retries": 0, "retry_timeout": 1}
+QUICK: dict[str, Any] = {"connect_timeout": 1, "read_timeout": 0.3, "max_retries": 0, "retry_timeout": 1}
 VERBS: dict[str, Callable[[BlobStore], object]] = {
     "create": lambda store: store.create("object", b"1"),
     "replace": lambda store: store.replace("object", b"1"),
@@ -260,6 +262,26 @@ def test_a_missing_right_is_told_by_every_verb_that_needs_it(seaweedfs: S3Server
     with refused(AccessDeniedError):
         VERBS[verb](store)
     assert store.read("object") == b"0"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("count", [2, 300])
+def test_of_a_delete_that_is_allowed_in_part_each_key_has_its_own_answer(
+    seaweedfs: S3Server, client: str, count: int
+) -> None:
+    admin = open_blobs(f"s3://{seaweedfs.bucket}", seaweedfs.options())
+    folder = uuid4().hex
+    keys = [f"{place}/{folder}/{number}" for number in range(count) for place in ("open", "closed")]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: admin.create(key, b"1"), keys))
+    store = open_blobs(f"s3://{seaweedfs.bucket}", seaweedfs.options("partial", client=client))
+    outcomes = store.delete(keys)
+    assert [outcome.key for outcome in outcomes] == keys
+    for outcome in outcomes:
+        assert outcome.deleted == outcome.key.startswith("open/")
+        assert outcome.deleted or isinstance(outcome.error, AccessDeniedError)
+    assert not list(admin.list(f"open/{folder}"))
+    assert len(list(admin.list(f"closed/{folder}"))) == count
 
 
 # -- endpoints ---------------------------------------------------------------------------------------------------
