@@ -16,10 +16,12 @@ from airflow_provider_checkpoint.exceptions import (
     CheckpointError,
     CheckpointNotFoundError,
     ConfirmationNeededError,
+    CorruptManifestError,
     NoEvidenceError,
     NoRecoveryPointError,
     UnsupportedError,
 )
+from airflow_provider_checkpoint.layouts._protocol import Named, Role
 from airflow_provider_checkpoint.lifecycle import records, trash
 from airflow_provider_checkpoint.lifecycle.facts import bases_of, survey
 from airflow_provider_checkpoint.lifecycle.orphans import gather_evidence, judge
@@ -167,6 +169,8 @@ class Executor:
         subject = str(item.checkpoint_id)
         if item.checkpoint_id in held:
             return Outcome(subject=subject, done=False, message=f"kept: {held[item.checkpoint_id]}")
+        if not self._are_manifests(item.keys, item.checkpoint_id):
+            return Outcome(subject=subject, done=False, message="kept: the plan names what is not its manifest")
         try:
             present = manifest_digest(self._layout, item.keys)
             if present is None:
@@ -190,10 +194,20 @@ class Executor:
             return Outcome(subject=subject, done=False, message=str(error))
         return Outcome(subject=subject, done=True, message="in the trash")
 
+    def _are_manifests(self, keys: Iterable[str], checkpoint_id: CheckpointId) -> bool:
+        """Plans and entries come from files: what they call a manifest must at least have the name of one."""
+        return all(self._layout.named(key) == Named(Role.MANIFEST, checkpoint_id) for key in keys)
+
     def undelete(self, checkpoint_id: CheckpointId) -> Report:
         """Put a checkpoint back from the trash."""
         # First: a run that has nothing to do leaves no record.
-        trash.require_entry(self._blobs, checkpoint_id)
+        entry = trash.require_entry(self._blobs, checkpoint_id)
+        if not self._are_manifests(entry.keys, checkpoint_id):
+            raise CorruptManifestError(
+                f"the entry of checkpoint {checkpoint_id} names objects that are not its manifest",
+                subject=trash.entry_key(checkpoint_id),
+                hint="It was not written by a prune. Nothing was put back.",
+            )
         run = self._begin("undelete", {"checkpoint_id": checkpoint_id.value})
         entry = trash.undelete(self._blobs, checkpoint_id)
         done = Outcome(subject=str(checkpoint_id), done=True, message=f"back, {len(entry.artifacts)} artifacts")

@@ -196,19 +196,22 @@ def assert_safe(
     *,
     new: frozenset[CheckpointId] = frozenset(),
     expired: frozenset[CheckpointId] = frozenset(),
+    broken: frozenset[CheckpointId] = frozenset(),
 ) -> None:
     """Whatever was interrupted: nothing is lost that was not meant to go, and nothing is half there.
 
     :param new: ids that the step may have brought into being.
     :param expired: ids in the trash that the step may have removed for good.
+    :param broken: ids that need not be whole, besides those that the scene knows of.
     """
     layout = scene.layout
     live = live_in(layout)
+    broken = broken | scene.broken
     waiting = {entry.checkpoint_id: entry for entry in survey(layout).trash if entry.purged is None}
 
     assert set(live) <= before.live | before.trashed | new
     for each in live:
-        assert each in scene.broken or is_whole(layout, each), f"{each} is live and not whole"
+        assert each in broken or is_whole(layout, each), f"{each} is live and not whole"
     for each in before.live | before.trashed - expired:
         assert each in live or each in waiting, f"{each} is lost"
     for each in before.pinned | {before.chosen}:
@@ -218,7 +221,7 @@ def assert_safe(
         assert layout.blobs.read(key) == body, f"{key} is young and was touched"
     for each, entry in waiting.items():
         if not (each in expired and _purge_has_begun(layout, entry)):
-            _assert_can_come_back(scene, each)
+            _assert_can_come_back(scene, each, whole=each not in broken)
     if scene.maker.gives_ids:
         assert scene.maker.next_id(clone(scene.root, scene.clock)) > max(scene.seen.union(live)), "an id is reused"
 
@@ -234,8 +237,8 @@ def _purge_has_begun(layout: Layout, entry: trash.TrashEntry) -> bool:
     return bool(gone) or layout.blobs.stat(trash.purging_key(entry.checkpoint_id)) is not None
 
 
-def _assert_can_come_back(scene: Scene, checkpoint_id: CheckpointId) -> None:
+def _assert_can_come_back(scene: Scene, checkpoint_id: CheckpointId, *, whole: bool) -> None:
     copy = scene.copy()
     copy.executor(copy.root).undelete(checkpoint_id)
     assert checkpoint_id in live_in(copy.layout)
-    assert checkpoint_id in scene.broken or is_whole(copy.layout, checkpoint_id), f"{checkpoint_id} is not whole"
+    assert is_whole(copy.layout, checkpoint_id) or not whole, f"{checkpoint_id} came back and is not whole"
