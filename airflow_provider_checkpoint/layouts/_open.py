@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider_checkpoint.blobs import open_blobs
-from airflow_provider_checkpoint.exceptions import ConfigurationError, InvalidKeyError, UnsupportedError
+from airflow_provider_checkpoint.exceptions import ConfigurationError, InvalidKeyError
 from airflow_provider_checkpoint.layouts._recognise import SIGNS, Sight, is_empty, look
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ _CLASSES = {
     "sidecar": ("airflow_provider_checkpoint.layouts.sidecar", "SidecarLayout"),
     "partitioned": ("airflow_provider_checkpoint.layouts.partitioned", "PartitionedLayout"),
     "stream": ("airflow_provider_checkpoint.layouts.stream", "StreamLayout"),
+    "structured_streaming": (
+        "airflow_provider_checkpoint.layouts.structured_streaming",
+        "StructuredStreamingLayout",
+    ),
 }
 
 #: Whoever comes by an address is not the job, and has no count of vnodes to compare with unless it is given.
@@ -47,7 +51,8 @@ def open_store(
     """Open the checkpoints at an address.
 
     :param uri: where they are, see :func:`~airflow_provider_checkpoint.blobs.open_blobs`.
-    :param layout: ``sidecar``, ``partitioned``, ``stream``, or ``auto``: recognise it from what is there.
+    :param layout: ``sidecar``, ``partitioned``, ``stream``, ``structured_streaming``, or ``auto``: recognise it from
+        what is there.
     :param pipeline: a folder below the address; for ``stream`` the name of the stream.
     :param options: how to reach the store.
     :param layout_options: settings of the layout itself.
@@ -62,6 +67,8 @@ def open_store(
         blobs = _folder(blobs, layout, pipeline)
     else:
         raise ConfigurationError(f"unknown layout {layout!r}", hint=f"Known are auto, {', '.join(SIGNS)}.")
+    if layout == "structured_streaming":
+        layout_options = {"records": _records(uri, pipeline, options), **layout_options}
     return _make(layout, blobs, layout_options)
 
 
@@ -84,12 +91,6 @@ def pipelines(uri: str, *, layout: str = AUTO, options: StoreOptions | Mapping[s
 
 
 def _make(name: str, blobs: BlobStore, settings: dict[str, Any]) -> Layout:
-    if name not in _CLASSES:
-        raise UnsupportedError(
-            f"the layout {name} cannot be opened yet",
-            subject=blobs.uri,
-            hint=f"Layouts that can: {', '.join(_CLASSES)}.",
-        )
     module, attribute = _CLASSES[name]
     kind = getattr(import_module(module), attribute)
     signature = inspect.signature(kind)
@@ -122,6 +123,15 @@ def _folder(blobs: BlobStore, layout: str, pipeline: str | None) -> BlobStore:
             subject=repr(pipeline),
             hint="A pipeline is a folder below the address of the store.",
         ) from None
+
+
+def _records(uri: str, pipeline: str | None, options: StoreOptions | Mapping[str, Any] | None) -> BlobStore:
+    """Where the records of a directory lie that belongs to Spark: in a folder beside it."""
+    from airflow_provider_checkpoint.layouts.structured_streaming import RECORDS_SUFFIX, records_address
+
+    if pipeline is None:
+        return open_blobs(records_address(uri), options)
+    return open_blobs(uri, options).at(pipeline.removesuffix("/") + RECORDS_SUFFIX)
 
 
 def _recognised(blobs: BlobStore, pipeline: str | None) -> tuple[str, BlobStore]:

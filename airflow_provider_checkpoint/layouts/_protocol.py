@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from airflow_provider_checkpoint.blobs import BlobStore
     from airflow_provider_checkpoint.model import Artifact, Checkpoint, CheckpointId, Depth, Issue
@@ -118,6 +119,17 @@ class Layout(ABC):
         """The proofs beyond structure that a depth asks for. Building them reads nothing."""
 
     # -- removing ------------------------------------------------------------------------------------------------
+
+    def alive(self, now: datetime) -> str | None:  # noqa: ARG002 - formats with timelines have nothing to go by
+        """Why a writer may be at work that nothing else holds off, in words; None if nothing speaks for one.
+
+        Asked before anything is removed. Formats whose writers hold a timeline need not be asked: theirs are fenced.
+        """
+        return None
+
+    def held(self) -> Mapping[CheckpointId, str]:
+        """Checkpoints that must stay for the sake of the format itself, whatever the rules say, and why."""
+        return {}
 
     @abstractmethod
     def manifest_keys(self, checkpoint_id: CheckpointId) -> list[str]:

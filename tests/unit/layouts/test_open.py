@@ -12,12 +12,13 @@ import pytest
 
 from airflow_provider_checkpoint.blobs import LocalBlobs, open_blobs
 from airflow_provider_checkpoint.blobs.faulty import FaultyBlobs
-from airflow_provider_checkpoint.exceptions import ConfigurationError, UnsupportedError
+from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.layouts import Layout, open_store, pipelines
 from airflow_provider_checkpoint.layouts._recognise import SIGNS, look
 from airflow_provider_checkpoint.layouts.partitioned import CheckpointManifestV2, PartitionedLayout
 from airflow_provider_checkpoint.layouts.sidecar import SidecarLayout
 from airflow_provider_checkpoint.layouts.stream import CheckpointState, StreamCheckpointId, StreamLayout, StreamStore
+from airflow_provider_checkpoint.layouts.structured_streaming import StructuredStreamingLayout
 from airflow_provider_checkpoint.model import CheckpointId
 
 UUID7 = "0192a3b4-c5d6-7e8f-9a0b-1c2d3e4f5a6b"
@@ -143,10 +144,16 @@ def test_two_layouts_in_one_folder_are_named(uri, keys):
 
 
 @pytest.mark.parametrize("keys", [["offsets/0", "commits/0", "metadata"], ["offsets/0", "metadata"]])
-def test_a_checkpoint_directory_of_spark_is_known_but_not_yet_opened(uri, keys):
-    fill(uri, *keys)
-    with pytest.raises(UnsupportedError, match="structured_streaming"):
-        open_store(uri)
+@pytest.mark.parametrize("pipeline", [None, "clicks"])
+def test_a_checkpoint_directory_of_spark_is_recognised(uri, keys, pipeline):
+    fill(uri, *(key if pipeline is None else f"{pipeline}/{key}" for key in keys))
+    assert type(open_store(uri, pipeline=pipeline)) is StructuredStreamingLayout
+    assert type(open_store(uri, layout="structured_streaming", pipeline=pipeline)) is StructuredStreamingLayout
+
+
+def test_a_checkpoint_directory_of_spark_cannot_be_a_whole_bucket():
+    with pytest.raises(ConfigurationError, match="whole bucket or disk"):
+        open_store("s3://bucket", layout="structured_streaming")
 
 
 def test_a_root_of_pipelines_says_which_there_are(uri):

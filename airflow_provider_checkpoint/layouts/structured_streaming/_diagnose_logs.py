@@ -1,0 +1,280 @@
+"""What Spark would stumble over in the logs of a query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_checkpoint.exceptions import BlobNotFoundError, CorruptError
+from airflow_provider_checkpoint.layouts.structured_streaming._diagnosis import Finding
+from airflow_provider_checkpoint.layouts.structured_streaming._names import COMMITS, METADATA, OFFSETS
+from airflow_provider_checkpoint.layouts.structured_streaming._positions import log_offset
+from airflow_provider_checkpoint.layouts.structured_streaming._source_log import read_set, source_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.layouts.structured_streaming._logs import Offsets
+    from airflow_provider_checkpoint.layouts.structured_streaming._view import View
+
+_INCOMPLETE = "IllegalStateException: Incomplete log file, or JsonEOFException: Unexpected end-of-input (no file name)"
+_TOO_NEW = "SparkIllegalStateException [INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION]"
+
+
+def log_findings(view: View, blobs: BlobStore, query_id: str | None) -> Iterator[Finding]:
+    """What is wrong with ``metadata``, ``offsets``, ``commits`` and ``sources``, as far as Spark reads them at a start.
+
+    :param query_id: the id of the query as a seal tells it.
+    """
+    directory = view.directory
+    yield from _metadata(view, query_id)
+    if not directory.offsets:
+        yield from _no_offsets(view)
+        return
+    last = directory.offsets[-1]
+    offsets = _offsets(view, last)
+    if isinstance(offsets, CorruptError):
+        yield _damaged_offsets(view, last, offsets)
+    elif offsets is not None:
+        yield from _previous(view, last, offsets)
+        yield from _sources(view, blobs, offsets)
+    yield from _commits(view, last)
+
+
+def readable_offsets(view: View) -> tuple[int, Offsets] | None:
+    """The batch that a start would begin with: the last one planned, or if that cannot be read, committed."""
+    for batch in [*view.directory.offsets[-1:], *reversed(view.directory.commits)]:
+        offsets = _offsets(view, batch)
+        if offsets is not None and not isinstance(offsets, CorruptError):
+            return batch, offsets
+    return None
+
+
+def _offsets(view: View, batch: int) -> Offsets | CorruptError | None:
+    try:
+        return view.offsets(batch)
+    except CorruptError as error:
+        return error
+    except BlobNotFoundError:
+        return None
+
+
+# -- metadata ----------------------------------------------------------------------------------------------------
+
+
+def _metadata(view: View, query_id: str | None) -> Iterator[Finding]:
+    fix = "" if query_id is None else f'Write {{"id":"{query_id}"}} into it: the id that the query had when sealed.'
+    try:
+        view.query_id()
+    except CorruptError as error:
+        yield Finding(
+            code="metadata_corrupt",
+            blocking=True,
+            subject=METADATA,
+            spark_says="MismatchedInputException or JsonEOFException, thrown by start() itself",
+            wrong=f"the id of the query cannot be read: {error.message}",
+            fix=fix,
+        )
+    except BlobNotFoundError:
+        if view.directory.offsets or view.directory.commits:
+            yield Finding(
+                code="metadata_missing",
+                blocking=True,
+                subject=METADATA,
+                spark_says="SparkRuntimeException [STREAMING_CHECKPOINT_MISSING_METADATA_FILE]; before 4.2 nothing: a"
+                " new id is made, and sinks that go by the id, such as Delta, take batches twice",
+                wrong="the id of the query is gone",
+                fix=fix,
+            )
+
+
+# -- offsets -----------------------------------------------------------------------------------------------------
+
+
+def _no_offsets(view: View) -> Iterator[Finding]:
+    directory = view.directory
+    if directory.commits:
+        yield Finding(
+            code="offsets_gone",
+            blocking=True,
+            subject=OFFSETS,
+            spark_says="AssertionError: assertion failed (no text)",
+            wrong="commits are there, but no offsets: where the sources stood is lost",
+        )
+    elif directory.stores:
+        yield Finding(
+            code="logs_gone",
+            blocking=True,
+            subject=OFFSETS,
+            spark_says="[STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY] ... should be empty on batch 0; before 4.1 nothing:"
+            " old state is mixed into a new run",
+            wrong="state is there, but neither offsets nor commits: the query would begin again on top of old state",
+        )
+    elif directory.sources:
+        yield Finding(
+            code="logs_gone",
+            blocking=True,
+            subject=OFFSETS,
+            spark_says="nothing: the query starts at batch 0 and leaves out the files that the source's log names; a"
+            " sink that knows these batches drops them as well",
+            wrong="the log of a source is there, but neither offsets nor commits",
+        )
+
+
+def _damaged_offsets(view: View, last: int, error: CorruptError) -> Finding:
+    committed = last in view.directory.commits
+    too_new = "newer than" in error.message
+    fix = "" if committed or too_new else f"Remove offsets/{last}: the batch was not committed, and is planned anew."
+    return Finding(
+        code="offsets_version" if too_new else "offsets_corrupt",
+        blocking=True,
+        subject=f"{OFFSETS}/{last}",
+        spark_says=f"{_TOO_NEW} ... maximum supported log version" if too_new else _INCOMPLETE,
+        wrong=error.message + ("; its batch is committed" if committed else "; its batch was not committed"),
+        fix=fix,
+    )
+
+
+def _previous(view: View, last: int, offsets: Offsets) -> Iterator[Finding]:
+    """What is wrong with the offsets before the last; a start reads both."""
+    if last == 0:
+        return
+    committed = last in view.directory.commits
+    number = view.directory.previous(last)
+    before = None if number is None else _offsets(view, number)
+    if before is None or isinstance(before, CorruptError):
+        name = f"{OFFSETS}/{last - 1 if number is None else number}"
+        yield Finding(
+            code="previous_offsets_missing" if before is None else "previous_offsets_corrupt",
+            blocking=True,
+            subject=name,
+            spark_says=f"IllegalStateException: batch {last - 1} doesn't exist" if before is None else _INCOMPLETE,
+            wrong="the offsets before the last are not there" if before is None else before.message,
+            fix=f"Copy offsets/{last} to {name}: batch {last} is committed, so only the last position counts."
+            if committed
+            else "",
+        )
+        return
+    if len(before.sources) != len(offsets.sources):
+        yield Finding(
+            code="source_count",
+            blocking=True,
+            subject=f"{OFFSETS}/{last}",
+            spark_says=f"AssertionError: There are [{len(offsets.sources)}] sources in the checkpoint offsets and now"
+            " there are [...] sources requested by the query. Cannot continue.",
+            wrong=f"positions of {len(offsets.sources)} sources; the batch before has {len(before.sources)}",
+            fix="" if committed else f"Remove offsets/{last}: the batch was not committed, and is planned anew.",
+        )
+    elif before.partitions != offsets.partitions:
+        yield _repartitioned(last, before.partitions, offsets.partitions, committed=committed)
+
+
+def _repartitioned(last: int, before: int | None, now: int | None, *, committed: bool) -> Finding:
+    if committed:
+        return Finding(
+            code="partitions_changed",
+            blocking=False,
+            subject=f"{OFFSETS}/{last}",
+            spark_says="nothing, if the state was repartitioned; else [CANNOT_LOAD_STATE_STORE...]",
+            wrong=f"spark.sql.shuffle.partitions is {now}, and was {before} in the batch before",
+        )
+    return Finding(
+        code="unfinished_repartition",
+        blocking=True,
+        subject=f"{OFFSETS}/{last}",
+        spark_says="[STREAMING_UNFINISHED_REPARTITION_DETECTED]",
+        wrong=f"a repartition from {before} to {now} was begun and not finished",
+        fix=f"Remove offsets/{last}: the batch was not committed.",
+    )
+
+
+# -- commits -----------------------------------------------------------------------------------------------------
+
+
+def _commits(view: View, last: int) -> Iterator[Finding]:
+    commits = view.directory.commits
+    if not commits:
+        return
+    newest = commits[-1]
+    key = f"{COMMITS}/{newest}"
+    if newest > last:
+        yield Finding(
+            code="commit_ahead",
+            blocking=True,
+            subject=key,
+            spark_says="SparkException [CONCURRENT_STREAM_LOG_UPDATE] ... Multiple streaming jobs detected for"
+            f" {newest}",
+            wrong=f"batch {newest} is committed, but the last offsets are those of {last}: offsets were removed. No"
+            " second job is at work",
+        )
+        return
+    try:
+        view.commit(newest)
+    except CorruptError as error:
+        too_new = "newer than" in error.message
+        yield Finding(
+            code="commit_version" if too_new else "commit_corrupt",
+            blocking=True,
+            subject=key,
+            spark_says=f"{_TOO_NEW} ... maximum supported log version" if too_new else _INCOMPLETE,
+            wrong=error.message,
+            fix=""
+            if too_new or newest != last
+            else f"Remove {key}: batch {newest} is run once more, exactly as planned. The sink must know batches it has"
+            " taken (file sink, Delta, or a foreachBatch that goes by the number).",
+        )
+    if newest < last - 1 and not view.directory.is_sparse:
+        yield Finding(
+            code="commit_behind",
+            blocking=False,
+            subject=key,
+            spark_says="a warning only",
+            wrong=f"commits end at {newest}, offsets at {last}: only batch {last} is run once more",
+        )
+
+
+# -- sources -----------------------------------------------------------------------------------------------------
+
+
+def _sources(view: View, blobs: BlobStore, offsets: Offsets) -> Iterator[Finding]:
+    """What is wrong with the logs of file sources, up to the position of the last batch."""
+    for line in offsets.sources:
+        last = log_offset(line)
+        if last is None:
+            continue
+        entries = view.directory.sources.get(line.source, {})
+        found = read_set(entries, last)
+        if found.missing:
+            yield _source_log_missing(line.source, last, found.missing)
+        for key in found.keys:
+            try:
+                for _ in source_files(blobs, key):
+                    pass
+            except CorruptError as error:
+                yield Finding(
+                    code="source_log_corrupt",
+                    blocking=True,
+                    subject=key,
+                    spark_says=_INCOMPLETE,
+                    wrong=error.message,
+                )
+            except BlobNotFoundError:
+                continue  # Removed since it was listed.
+
+
+def _source_log_missing(source: str, last: int, missing: tuple[int, ...]) -> Finding:
+    only_last = missing == (last,)
+    said = (
+        f"IllegalStateException: batch {last} doesn't exist (it is not offsets/{last} that is meant)"
+        if only_last
+        else f"FileNotFoundException: .../{missing[0]}.compact doesn't exist, or IllegalStateException: batch ..."
+        " doesn't exist"
+    )
+    numbers = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
+    return Finding(
+        code="source_log_missing",
+        blocking=True,
+        subject=f"sources/{source}",
+        spark_says=said,
+        wrong=f"of the log that says which files were taken, entries {numbers} are not there",
+    )
