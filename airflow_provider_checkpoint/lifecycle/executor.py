@@ -6,8 +6,6 @@ that changes something leaves two audit records: one before, one after. Every st
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +16,12 @@ from airflow_provider_checkpoint.exceptions import (
     ConfirmationNeededError,
     CorruptManifestError,
     NoEvidenceError,
-    NoRecoveryPointError,
     UnsupportedError,
 )
 from airflow_provider_checkpoint.layouts._protocol import Named, Role
 from airflow_provider_checkpoint.lifecycle import records, trash
-from airflow_provider_checkpoint.lifecycle.facts import bases_of, survey
+from airflow_provider_checkpoint.lifecycle.facts import survey
+from airflow_provider_checkpoint.lifecycle.holding import held_since, newest_restorable
 from airflow_provider_checkpoint.lifecycle.orphans import gather_evidence, judge
 from airflow_provider_checkpoint.lifecycle.plans import (
     OrphanDecision,
@@ -33,6 +31,7 @@ from airflow_provider_checkpoint.lifecycle.plans import (
     PruneItem,
     PrunePlan,
     Report,
+    RestorePlan,
     SweepPlan,
 )
 from airflow_provider_checkpoint.lifecycle.pruning import (
@@ -41,27 +40,19 @@ from airflow_provider_checkpoint.lifecycle.pruning import (
     needed_artifacts,
     require_readable,
 )
-from airflow_provider_checkpoint.lifecycle.recovery import Wish, choose
+from airflow_provider_checkpoint.lifecycle.restoring import require_restorable, restored_by
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.spans import format_span
-from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+from airflow_provider_checkpoint.lifecycle.sweeping import mark_purging, unmark
+from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from airflow_provider_checkpoint.layouts._protocol import Layout
-    from airflow_provider_checkpoint.model import CheckpointId, Pin
+    from airflow_provider_checkpoint.model import CheckpointId, Pin, Timeline
 
 _BATCH = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """A checkpoint that nobody can undelete any more."""
-
-    entry: trash.TrashEntry
-    ours: bool
-    """Set by this run, and not by one that died."""
 
 
 class Executor:
@@ -91,8 +82,9 @@ class Executor:
         self._check_fresh(plan)
         if not plan.removed:
             return Report(verb="prune", run="", outcomes=())
-        newest = self._newest_restorable(plan)
-        held = self._held_since(plan) | {newest: "the one to go back to"}
+        self._check_idle()
+        newest = newest_restorable(self._layout, plan, self._clock())
+        held = held_since(self._layout, plan, self._clock()) | {newest: "the one to go back to"}
         details = plan.model_dump(mode="json", exclude={"items"})
         run = self._begin("prune", {"plan": details, "items": _ids(plan.removed)})
         self._repoint(plan, newest)
@@ -101,46 +93,6 @@ class Executor:
         freed = {outcome.subject for outcome in outcomes if outcome.done}
         size = sum(item.bytes for item in plan.removed if str(item.checkpoint_id) in freed)
         return self._end(run, "prune", outcomes, size)
-
-    def _newest_restorable(self, plan: PrunePlan) -> CheckpointId:
-        """The one to go back to, as things are now: it stays, whatever the plan says."""
-        going = {item.checkpoint_id for item in plan.removed}
-        if plan.newest_restorable is None or plan.newest_restorable in going:
-            raise NoEvidenceError("the plan names no checkpoint that would be left to restore", subject=plan.uri)
-        ledger = records.read_ledger(self._blobs, self._layout)
-        broken = frozenset(checkpoint_id for checkpoint_id, proof in ledger.items() if not proof.valid)
-        try:
-            chosen = choose(self._layout, Wish(depth=plan.depth, skip=broken), now=self._clock()).chosen
-        except NoRecoveryPointError as error:
-            raise ConfirmationNeededError(
-                "since the plan was made, the checkpoint to keep for a recovery has gone or is no longer whole",
-                subject=plan.uri,
-                hint="Make a new plan. While nothing here can be restored, nothing goes.",
-            ) from error
-        assert chosen is not None, "a fresh start was not asked for"
-        return chosen
-
-    def _held_since(self, plan: PrunePlan) -> dict[CheckpointId, str]:
-        """What must stay because of something that happened after the plan was made."""
-        now = self._clock()
-        held = {
-            pin.checkpoint_id: f"pinned as {pin.name!r}" for pin in records.read_pins(self._blobs) if pin.holds(now)
-        }
-        timelines = read_timelines(self._blobs)
-        if timelines and timelines[-1].fork_checkpoint is not None:
-            held[timelines[-1].fork_checkpoint] = "the current timeline starts from it"
-        planned = {item.checkpoint_id for item in plan.items}
-        new = [checkpoint_id for checkpoint_id in self._layout.candidates() if checkpoint_id not in planned]
-        for checkpoint_id in [*new, *held]:
-            held = self._bases(checkpoint_id) | held
-        return held
-
-    def _bases(self, checkpoint_id: CheckpointId) -> dict[CheckpointId, str]:
-        try:
-            checkpoint = self._layout.load(checkpoint_id)
-        except CheckpointNotFoundError:
-            return {}
-        return dict.fromkeys(bases_of(self._layout, checkpoint), f"base of {checkpoint_id}")
 
     def _repoint(self, plan: PrunePlan, newest: CheckpointId) -> None:
         """Move the pointer off a checkpoint before it goes, so that it never names one that is gone."""
@@ -154,16 +106,22 @@ class Executor:
         was gone. Whoever does so looks afterwards whether the checkpoint is still there; we look afterwards whether
         somebody wants it. At least one of the two sees the other.
         """
-        held = {str(checkpoint_id): reason for checkpoint_id, reason in self._held_since(plan).items()}
+        now_held = held_since(self._layout, plan, self._clock())
+        held = {str(checkpoint_id): reason for checkpoint_id, reason in now_held.items()}
         return [
             self._put_back(outcome, held[outcome.subject]) if outcome.done and outcome.subject in held else outcome
             for outcome in outcomes
         ]
 
     def _put_back(self, outcome: Outcome, reason: str) -> Outcome:
-        with suppress(CheckpointNotFoundError):  # Somebody else has put it back already.
+        message = f"kept: {reason}"
+        try:
             trash.undelete(self._blobs, self._layout.parse_id(outcome.subject))
-        return Outcome(subject=outcome.subject, done=False, message=f"kept: {reason}")
+        except CheckpointNotFoundError:
+            pass  # Somebody else has put it back already.
+        except CheckpointError as error:
+            message = f"in the trash, although {reason}; undelete it ({error})"
+        return Outcome(subject=outcome.subject, done=False, message=message)
 
     def _trash(self, item: PruneItem, held: dict[CheckpointId, str], run: str) -> Outcome:
         subject = str(item.checkpoint_id)
@@ -220,20 +178,23 @@ class Executor:
         self._check_fresh(plan)
         if not plan.expired:
             return Report(verb="sweep", run="", outcomes=())
+        self._check_idle()
         self._check_clock(required=False)
         run = self._begin("sweep", {"checkpoints": [checkpoint_id.value for checkpoint_id in plan.expired]})
-        marked = [mark for mark in (self._mark_purging(each, plan, run.run) for each in plan.expired) if mark]
+        writer = f"{self._by}, run {run.run}"
+        marks = [mark for each in plan.expired if (mark := mark_purging(self._blobs, each, plan, writer)) is not None]
         try:
             # Only now that undelete is shut out: what is needed by anything else, read afresh.
             store = survey(self._layout)
             require_readable(store)
         except CheckpointError:
-            # Those that we marked have lost nothing yet, so they can still be undeleted.
-            self._blobs.delete([trash.purging_key(mark.entry.checkpoint_id) for mark in marked if mark.ours])
+            unmark(self._blobs, marks)
             raise
-        going = [mark.entry for mark in marked]
+        pinned = {pin.checkpoint_id for pin in store.pins if pin.holds(self._clock())}
+        unmark(self._blobs, [mark for mark in marks if mark.entry.checkpoint_id in pinned])
+        going = [mark.entry for mark in marks if mark.entry.checkpoint_id not in pinned]
         needed = needed_artifacts(store, without={entry.checkpoint_id for entry in going})
-        ids = [known.id for known in store.known] + [entry.checkpoint_id for entry in (*store.trash, *going)]
+        ids = [known.id for known in store.known] + [entry.checkpoint_id for entry in store.trash]
         outcomes: list[Outcome] = []
         size = 0
         for entry in going:
@@ -244,32 +205,6 @@ class Executor:
                 outcomes.extend(self._forget(entry, keep_trace=entry.checkpoint_id == max(ids)))
                 size += entry.size
         return self._end(run, "sweep", outcomes, size)
-
-    def _mark_purging(self, checkpoint_id: CheckpointId, plan: SweepPlan, run: str) -> _Mark | None:
-        """Shut undelete out; None if the checkpoint is not one to remove, or no longer."""
-        key = trash.purging_key(checkpoint_id)
-        # The mark tells our own from one of a sweep that died, which may have removed something.
-        ours = self._blobs.create(key, f"{self._by}, run {run}\n".encode()).created
-        entry = self._expired(checkpoint_id, plan)
-        if entry is None:
-            if ours:
-                self._blobs.delete([key])
-            return None
-        return _Mark(entry, ours)
-
-    def _expired(self, checkpoint_id: CheckpointId, plan: SweepPlan) -> trash.TrashEntry | None:
-        """The entry of a checkpoint whose undo window has passed and that nobody has put back.
-
-        The manifest is looked at before the entry: a prune writes the entry first, so whoever no longer finds the
-        manifest finds the entry of the prune that took it.
-        """
-        entry = trash.read_entry(self._blobs, checkpoint_id)
-        if entry is None or any(self._blobs.stat(manifest) is not None for manifest in entry.keys):
-            return None
-        entry = trash.read_entry(self._blobs, checkpoint_id)
-        if entry is None or entry.purged is not None:
-            return None
-        return entry if trash.trashed_at(self._blobs, entry) <= plan.undo_window_end else None
 
     def _forget(self, entry: trash.TrashEntry, *, keep_trace: bool) -> list[Outcome]:
         """Remove an entry whose artifacts are gone; the entry itself last, so that an interrupted sweep is resumed."""
@@ -297,6 +232,7 @@ class Executor:
             raise ConfirmationNeededError(
                 plan.question, subject=plan.uri, hint="Look at the plan; if it is right, confirm it or raise the cap."
             )
+        self._check_idle()
         self._check_clock(required=True)
         run = self._begin("orphans", {"objects": len(plan.deletions), "bytes": plan.bytes})
         kept, doomed = self._judge_again(plan)
@@ -353,6 +289,37 @@ class Executor:
         )
         trash.leave_trace(self._blobs, entry, self._clock())
 
+    # -- restore -------------------------------------------------------------------------------------------------
+
+    def restore(self, plan: RestorePlan, *, reason: str, mark: str) -> Timeline:
+        """Open the timeline that goes on after the plan's checkpoint. From then on every running writer is refused.
+
+        :param mark: names this restore; called again with the same mark, it answers with the timeline it had opened.
+        """
+        self._check_fresh(plan)
+        opened = restored_by(self._blobs, mark)
+        if opened is not None:
+            return opened
+        start = require_restorable(self._layout, plan)
+        run = self._begin("restore", plan.model_dump(mode="json", exclude={"abandons"}) | {"reason": reason})
+        holder = open_timeline(
+            self._blobs,
+            start=start,
+            has_checkpoints=bool(self._layout.candidates()),
+            writer=mark,
+            now=self._clock(),
+            owner=self._by,
+            reason=reason,
+        )
+        if start is not None:
+            # Only a hint, but one that readers of other programs follow.
+            self._layout.move_pointer(start.id)
+        subject = f"timeline {holder.timeline.number}"
+        self._end(
+            run, "restore", [Outcome(subject=subject, done=True, message=f"goes on after {start and start.id}")], 0
+        )
+        return holder.timeline
+
     # -- pins ----------------------------------------------------------------------------------------------------
 
     def pin(self, pin: Pin) -> None:
@@ -382,7 +349,7 @@ class Executor:
 
     # -- shared --------------------------------------------------------------------------------------------------
 
-    def _check_fresh(self, plan: PrunePlan | SweepPlan | OrphanPlan) -> None:
+    def _check_fresh(self, plan: PrunePlan | SweepPlan | OrphanPlan | RestorePlan) -> None:
         if (plan.uri, plan.layout) != (self._blobs.uri, self._layout.name):
             raise ConfirmationNeededError(
                 f"the plan was made for {plan.uri} ({plan.layout})",
@@ -399,6 +366,16 @@ class Executor:
         if age > self._safety.plan_age:
             raise ConfirmationNeededError(
                 f"the plan is {format_span(age)} old", subject=plan.uri, hint="Make a new one: much may have changed."
+            )
+
+    def _check_idle(self) -> None:
+        """A writer that no timeline holds off may need what it wrote a moment ago and has not yet named."""
+        reason = self._layout.alive(self._clock())
+        if reason is not None:
+            raise NoEvidenceError(
+                f"a writer may be at work: {reason}",
+                subject=self._blobs.uri,
+                hint="Stop it, and try again when it has been still for a while. Nothing was removed.",
             )
 
     def _check_clock(self, *, required: bool) -> None:

@@ -182,6 +182,23 @@ class RecoveryPlan(_Plan):
     warnings: tuple[str, ...] = ()
 
 
+class RestorePlan(_Plan):
+    """Going back: which history the next writer continues, and what is left behind."""
+
+    checkpoint_id: CheckpointId | None
+    """None for a fresh start."""
+    epoch: int | None
+    depth: Depth
+    """How far the checkpoint is proven again before anything changes."""
+    current: int
+    """The timeline that was current when the plan was made; if another has been opened since, nothing is done."""
+    abandons: tuple[CheckpointId, ...]
+    """Checkpoints that will no longer be part of history. They stay until a rule removes them."""
+    distance: Distance | None = None
+    sinks: tuple[SinkAction, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 # -- outcomes ----------------------------------------------------------------------------------------------------
 
 

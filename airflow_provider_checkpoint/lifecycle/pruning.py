@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.blobs import sha256_of
@@ -67,6 +68,45 @@ def plan_prune(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a policy makes of one checkpoint, now and later."""
+
+    now: Verdict
+    goes_within: timedelta | None
+    """The first of the horizons at which it goes; zero if it would go now; None if it stays beyond all of them."""
+    why: str = ""
+    """Why it goes then."""
+
+
+def foresee_prune(
+    layout: Layout,
+    policy: RetentionPolicy,
+    *,
+    now: datetime,
+    store: Survey,
+    horizons: Sequence[timedelta] = (),
+    safety: Safety = SAFE,
+) -> dict[CheckpointId, Foreseen]:
+    """What ``plan_prune`` would decide now and at some times to come, if no checkpoint were added.
+
+    Reads no artifact: whatever nothing speaks against counts as whole. So it is a preview, not a plan.
+    """
+    first = {verdict.id: verdict for verdict in decide(_items(layout, store, now, safety), policy, now)}
+    going = {each.id: (timedelta(0), each) for each in first.values() if not each.keep}
+    for horizon in sorted(horizons):
+        then = now + horizon
+        # What is only protected for a while, pins that expire among it, is not protected then.
+        for verdict in decide(_items(layout, store, then, safety), policy, then):
+            if not verdict.keep:
+                going.setdefault(verdict.id, (horizon, verdict))
+    foreseen = {}
+    for checkpoint_id, verdict in first.items():
+        within, last = going.get(checkpoint_id, (None, None))
+        foreseen[checkpoint_id] = Foreseen(verdict, within, "" if last is None else "; ".join(last.reasons))
+    return foreseen
+
+
 def _items(layout: Layout, store: Survey, now: datetime, safety: Safety) -> list[Item]:
     pins: dict[CheckpointId, list[str]] = {}
     for pin in store.pins:
@@ -76,6 +116,8 @@ def _items(layout: Layout, store: Survey, now: datetime, safety: Safety) -> list
     items = side_by_side(
         lambda known: _item(layout, store, known, now, safety, tuple(pins.get(known.id, ())), start), store.known
     )
+    held = layout.held()
+    items = [replace(item, protected=(*item.protected, held[item.id])) if item.id in held else item for item in items]
     return _protect_next_base(items, {each.id for each in store.checkpoints if each.savepoint})
 
 
@@ -249,8 +291,12 @@ def require_readable(store: Survey) -> None:
 
 
 def needed_artifacts(store: Survey, *, without: set[CheckpointId]) -> frozenset[str]:
-    """Every artifact that a live checkpoint or one in the trash names, leaving some of the trash out."""
+    """Every artifact that a live checkpoint or one in the trash names, leaving some of the trash out.
+
+    So are the commit decisions of live checkpoints: without its own, one whose sinks are pending counts as undecided.
+    """
     live = {artifact.key for checkpoint in store.checkpoints for artifact in checkpoint.artifacts}
+    live |= {decision_key(checkpoint.timeline, checkpoint.epoch) for checkpoint in store.checkpoints}
     waiting = [entry for entry in store.trash if entry.checkpoint_id not in without and entry.purged is None]
     return frozenset(live | {key for entry in waiting for key in entry.artifacts})
 

@@ -41,6 +41,11 @@ class Strategy(StrEnum):
     BEFORE_OFFSET = "before_offset"
     PIN = "pin"
 
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """The fields of a wish that it looks at."""
+        return (*_NEEDS[self], *_MAY_HAVE.get(self, ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
@@ -91,7 +96,7 @@ class Wish:
                 hint=f"For example: {_EXAMPLES[self.strategy]}",
             )
         # Whoever names a limit believes that it counts.
-        used = (*needed, *_MAY_HAVE.get(self.strategy, ()))
+        used = self.strategy.limits
         ignored = [name for name in _LIMITS if name not in used and getattr(self, name) is not None]
         if ignored:
             raise ConfigurationError(

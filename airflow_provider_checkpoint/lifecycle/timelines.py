@@ -12,7 +12,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_checkpoint.exceptions import BlobNotFoundError, CorruptManifestError, FencedWriterError
+from airflow_provider_checkpoint.exceptions import (
+    BlobChangedError,
+    BlobNotFoundError,
+    CorruptManifestError,
+    FencedWriterError,
+)
 from airflow_provider_checkpoint.layouts._json import parse_model, read_object
 from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
 from airflow_provider_checkpoint.model import FIRST_TIMELINE, Checkpoint, Timeline
@@ -131,6 +136,7 @@ def open_timeline(
     now: datetime,
     owner: str = "",
     reason: str = "",
+    after: int | None = None,
 ) -> TimelineHolder:
     """Open the next timeline, forking after ``start`` (None: a fresh start). Fences every earlier writer.
 
@@ -138,12 +144,17 @@ def open_timeline(
     which is harmless.
 
     :param has_checkpoints: whether the store holds checkpoints; those without a number belong to the first timeline.
+    :param after: the highest number when ``start`` was chosen (0: none). If another was opened since, what was chosen
+        may be given up by now: BlobChangedError, and nothing is opened.
     """
     # Checkpoints outlive lost records: their numbers are taken all the same.
     known = FIRST_TIMELINE if has_checkpoints else 0
     known = known if start is None else max(known, start.timeline)
     while True:
-        taken = max([known, *timeline_numbers(blobs)])
+        numbers = timeline_numbers(blobs)
+        if after is not None and max(numbers, default=0) != after:
+            raise BlobChangedError(f"timeline {max(numbers, default=0)} was opened meanwhile", subject=blobs.uri)
+        taken = max([known, *numbers])
         timeline = Timeline(
             number=taken + 1,
             parent=None if start is None else start.timeline,

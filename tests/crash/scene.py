@@ -12,7 +12,7 @@ from airflow_provider_checkpoint.exceptions import NoRecoveryPointError
 from airflow_provider_checkpoint.layouts._protocol import Role
 from airflow_provider_checkpoint.lifecycle import trash
 from airflow_provider_checkpoint.lifecycle.executor import Executor
-from airflow_provider_checkpoint.lifecycle.facts import look_at, survey
+from airflow_provider_checkpoint.lifecycle.facts import decision_key, look_at
 from airflow_provider_checkpoint.lifecycle.records import add_pin, read_pins
 from airflow_provider_checkpoint.lifecycle.recovery import Wish, choose
 from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
@@ -37,9 +37,10 @@ class Scene:
     """A store, its clock, and its checkpoints by the part they play.
 
     ``first`` and ``base`` are whole by themselves; ``pinned`` builds on ``first``, ``other`` and ``newest`` build on
-    ``base``, where the layout has such a thing. The state of ``damaged`` is not what was written. ``undecided`` was
-    never decided, so ``newest`` is the one to go back to. ``dead`` and ``alive`` have artifacts and no manifest: the
-    writer of the one died days ago, that of the other is at work.
+    ``base``, where the layout has such a thing. The commit of ``other`` was decided, though its sinks are not known to
+    have published. The state of ``damaged`` is not what was written. ``undecided`` was never decided, so ``newest`` is
+    the one to go back to. ``dead`` and ``alive`` have artifacts and no manifest: the writer of the one died days ago,
+    that of the other is at work.
     """
 
     maker: Maker
@@ -75,10 +76,14 @@ class Scene:
 
     def write(self, name: str, epoch: int, *, base: str | None = None, pending: bool = False) -> None:
         built_on = self.ids[base] if base is not None and self.maker.has_bases else None
-        sinks = {"out": PENDING} if pending else {}
+        sinks = {"out": PENDING} if pending and self.maker.has_sinks else {}
         self.maker.write(self.root, self.draft(name, epoch=epoch, base=built_on, sinks=sinks))
         self.seen.add(self.ids[name])
         self.clock.advance(DAY)
+
+    def decide(self, epoch: int) -> None:
+        """As a writer does that dies before it has noted what its sinks did."""
+        self.layout.blobs.create(decision_key(1, epoch), b"{}")
 
     def leave_behind(self, name: str, epoch: int) -> None:
         self.maker.write_artifacts(self.root, self.draft(name, epoch=epoch))
@@ -98,7 +103,8 @@ def full_scene(maker: Maker, *, leftovers: bool = True) -> Scene:
     scene.write("first", 1)
     scene.write("pinned", 2, base="first")
     scene.write("base", 3)
-    scene.write("other", 4, base="base")
+    scene.write("other", 4, base="base", pending=True)
+    scene.decide(4)
     scene.write("damaged", 5)
     scene.damage("damaged")
     scene.write("newest", 6, base="base")
@@ -144,7 +150,7 @@ def facts_of(scene: Scene) -> Facts:
     layout = scene.layout
     return Facts(
         live=frozenset(live_in(layout)),
-        trashed=frozenset(entry.checkpoint_id for entry in survey(layout).trash if entry.purged is None),
+        trashed=frozenset(entry.checkpoint_id for entry in trash_of(layout)),
         chosen=choice(scene),
         pinned=frozenset(pin.checkpoint_id for pin in read_pins(layout.blobs) if pin.holds(scene.clock())),
         young={
@@ -164,6 +170,13 @@ def choice(scene: Scene) -> CheckpointId | None:
 
 def live_in(layout: Layout) -> list[CheckpointId]:
     return [each for each in layout.candidates() if look_at(layout, each) is not None]
+
+
+def trash_of(layout: Layout) -> list[trash.TrashEntry]:
+    """What was pruned, and neither put back nor removed for good."""
+    live = live_in(layout)
+    entries = [trash.read_entry(layout.blobs, each) for each in trash.trashed_ids(layout) if each not in live]
+    return [entry for entry in entries if entry is not None and entry.purged is None]
 
 
 def is_whole(layout: Layout, checkpoint_id: CheckpointId) -> bool:
@@ -207,7 +220,7 @@ def assert_safe(
     layout = scene.layout
     live = live_in(layout)
     broken = broken | scene.broken
-    waiting = {entry.checkpoint_id: entry for entry in survey(layout).trash if entry.purged is None}
+    waiting = {entry.checkpoint_id: entry for entry in trash_of(layout)}
 
     assert set(live) <= before.live | before.trashed | new
     for each in live:
