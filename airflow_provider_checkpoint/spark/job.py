@@ -80,6 +80,11 @@ def _parser(add_arguments: Callable[[argparse.ArgumentParser], object]) -> argpa
         help="how to reach the store, such as endpoint_url=...; credentials come from the environment",
     )
     parser.add_argument("--cache", metavar="FOLDER", help="where executors keep artifacts on local disk")
+    parser.add_argument(
+        "--savepoint-at-end",
+        action="store_true",
+        help="end with a checkpoint that holds all state itself and is never removed automatically",
+    )
     add_arguments(parser)
     return parser
 
@@ -103,6 +108,7 @@ def _run(pipeline: CheckpointedPipeline, arguments: argparse.Namespace) -> Any:
         tolerable_failures=arguments.tolerable_failures,
         verify=arguments.verify,
         cache_folder=arguments.cache,
+        savepoint_at_end=arguments.savepoint_at_end,
     )
     _stop_on_sigterm(pipeline)
     spark = SparkSession.builder.appName(pipeline.name).getOrCreate()

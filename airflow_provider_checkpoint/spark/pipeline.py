@@ -73,6 +73,8 @@ class RunOptions:
     verify: Depth = Depth.CONTENT
     """How far the checkpoint to start from is proven."""
     cache_folder: str | None = None
+    savepoint_at_end: bool = False
+    """End with a checkpoint that holds all state itself and is never removed automatically."""
 
 
 class CheckpointedPipeline:

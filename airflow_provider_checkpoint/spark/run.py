@@ -25,11 +25,11 @@ from airflow_provider_checkpoint.writing.coordinator import Coordinator, EpochCo
 from airflow_provider_checkpoint.writing.failures import FailureManager, FailureReason, FailureVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from airflow_provider_checkpoint.layouts.partitioned import PartitionedLayout
+    from airflow_provider_checkpoint.layouts.partitioned import OperatorEntry, PartitionedLayout
     from airflow_provider_checkpoint.model import Checkpoint
     from airflow_provider_checkpoint.spark.operators import KeyedOperator, StoreAddress
     from airflow_provider_checkpoint.spark.pipeline import CheckpointedPipeline, Routed, RunOptions
@@ -67,13 +67,15 @@ class Run:
                 self._pipeline.stopping.wait(self._options.poll_seconds)
                 continue
             done += self._epoch_or_failure(part)
+        if self._options.savepoint_at_end:
+            self._savepoint()
         return self._coordinator.last
 
     def _epoch_or_failure(self, part: Slice) -> bool:
         """Whether the epoch was committed. A failure is raised unless it is tolerated; then the input is tried anew."""
         pending = self._coordinator.begin()
         try:
-            self._epoch(pending, part)
+            self._epoch(pending, lambda: self._work(pending, part))
         except (FencedWriterError, SinkCommitError):
             raise
         except Exception:
@@ -85,10 +87,19 @@ class Run:
         self._failures.succeeded(pending.checkpoint_id)
         return True
 
-    def _epoch(self, pending: PendingEpoch, part: Slice) -> None:
+    def _savepoint(self) -> None:
+        """An epoch without input whose checkpoint holds all state itself: it shares nothing and is kept for good."""
+        last = self._coordinator.last
+        if last is None:
+            log.warning("nothing was ever committed: there is no state to take a savepoint of")
+            return
+        pending = self._coordinator.begin()
+        self._epoch(pending, lambda: self._state(pending, last))
+
+    def _epoch(self, pending: PendingEpoch, work: Callable[[], EpochContents]) -> None:
         began = time.monotonic()
         try:
-            contents = self._work(pending, part)
+            contents = work()
             checkpoint = self._coordinator.commit(pending, contents)
         except (FencedWriterError, SinkCommitError):
             raise
@@ -116,20 +127,13 @@ class Run:
         watermark = None if last is None else last.watermark
         rows = self._pipeline.source.read(self._spark, part)
         routed = self._pipeline.route(rows, Epoch(pending.ref.epoch, watermark, part))
-        written: list[Row] = []
-        operators: list[tuple[str, PartitionEntry]] = []
-        for operator in self._pipeline.operators.values():
-            lines, entries = self._update(operator, routed, pending)
-            written += lines
-            operators += [(operator.name, entry) for entry in entries]
+        written, operators = self._update_all(routed, pending, SnapshotKind.CHECKPOINT)
         for name, frame in routed.outputs.items():
             address, folder = self._sink_places(pending)[name]
             written += write_frame(frame, address, folder, name)
-        for name, sink in self._pipeline.sinks.items():
-            files = [output_file(line.asDict()) for line in written if line.kind == "output" and line.name == name]
-            sink.prepare(pending.ref, files)
+        self._prepare(pending, written)
         return EpochContents(
-            operators=operators_of(operators),
+            operators=operators,
             sources={self._pipeline.source.name: part.end},
             watermark=_later(watermark, routed.watermark),
             event_count=_total(last, routed),
@@ -137,11 +141,44 @@ class Run:
             vnode_count=self._pipeline.vnodes,
         )
 
+    def _state(self, pending: PendingEpoch, last: Checkpoint) -> EpochContents:
+        """The state of the last checkpoint once more, whole."""
+        from airflow_provider_checkpoint.spark.pipeline import Routed
+
+        _, operators = self._update_all(Routed(), pending, SnapshotKind.SAVEPOINT)
+        self._prepare(pending, [])
+        return EpochContents(
+            operators=operators,
+            sources=last.sources,
+            watermark=last.watermark,
+            event_count=last.event_count,
+            pipeline_hash=self._pipeline.hash,
+            vnode_count=self._pipeline.vnodes,
+            savepoint=True,
+        )
+
+    def _prepare(self, pending: PendingEpoch, written: Sequence[Row]) -> None:
+        for name, sink in self._pipeline.sinks.items():
+            files = [output_file(line.asDict()) for line in written if line.kind == "output" and line.name == name]
+            sink.prepare(pending.ref, files)
+
+    def _update_all(
+        self, routed: Routed, pending: PendingEpoch, kind: SnapshotKind
+    ) -> tuple[list[Row], dict[str, OperatorEntry]]:
+        """What the operators wrote, and the entries of all their vnodes."""
+        written: list[Row] = []
+        entries: list[tuple[str, PartitionEntry]] = []
+        for operator in self._pipeline.operators.values():
+            lines, parts = self._update(operator, routed, pending, kind)
+            written += lines
+            entries += [(operator.name, part) for part in parts]
+        return written, operators_of(entries)
+
     def _update(
-        self, operator: KeyedOperator, routed: Routed, pending: PendingEpoch
+        self, operator: KeyedOperator, routed: Routed, pending: PendingEpoch, kind: SnapshotKind
     ) -> tuple[list[Row], list[PartitionEntry]]:
         """Update an operator's vnodes; what was written, and the entries of all its vnodes, touched or not."""
-        rules, kind = self._pipeline.base_rules, SnapshotKind.CHECKPOINT
+        rules = self._pipeline.base_rules
         task = VnodeTask(
             operator=operator,
             store=self._options.store,

@@ -46,7 +46,9 @@ class VnodeBook:
         for operator, entry in manifest.operators.items():
             for vnode, (snapshot, delta) in _slots(entry).items():
                 owner = layout.named(snapshot.path).checkpoint_id
-                refs[operator, vnode] = VnodeRefs(snapshot, delta, None if owner is None else epochs.of(owner))
+                # Nothing builds on a savepoint: what follows it is written whole.
+                base = None if owner is None or checkpoint.savepoint else epochs.of(owner)
+                refs[operator, vnode] = VnodeRefs(snapshot, delta, base)
         return cls(refs, checkpoint.epoch)
 
     def plans(self, operator: str, rules: BaseRules, kind: SnapshotKind) -> dict[int, VnodePlan]:

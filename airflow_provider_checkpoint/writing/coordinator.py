@@ -8,8 +8,7 @@ For each epoch, in this order:
 3. **Manifest**, created with all sinks pending. From here on the state is whole. If the process dies here, nobody has
    decided to publish: recovery falls back to the checkpoint before, and the sinks discard this epoch.
 4. **Decision marker**, created. This is the moment the epoch is committed. If the process dies from here on, recovery
-uses
-   this checkpoint and commits the sinks again.
+   uses this checkpoint and commits the sinks again.
 5. **Sinks commit.** May be repeated: commit is idempotent.
 6. **Statuses** in the manifest, then the **pointer**. Both only save the next start some work.
 
@@ -17,13 +16,15 @@ Steps 1, 3 and 4 create objects only if absent, and the same bytes again are a s
 asking again. Ids and (timeline, epoch) pairs are never used twice: a failed epoch is abandoned and the next one gets
 new ones.
 
-On start, in this order: choose the checkpoint; open a timeline that forks from it, which fences whoever wrote before;
-commit the sinks of its epoch again if that had been decided; let all sinks discard what is not part of the new
-history. A crash in between is repaired by the next start, which does the same again.
+On start, in this order: choose a checkpoint whose output the sinks still hold; open a timeline that forks from it,
+which fences whoever wrote before, and choose again if somebody else opened one meanwhile; commit the sinks of its epoch
+again if that had been decided; let all sinks discard what is not part of the new history. A crash in between is
+repaired by the next start, which does the same again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 from airflow_provider_checkpoint.exceptions import (
+    BlobChangedError,
     CheckpointConflictError,
     CheckpointNotFoundError,
     FencedWriterError,
@@ -43,7 +45,14 @@ from airflow_provider_checkpoint.layouts.partitioned import CheckpointManifestV2
 from airflow_provider_checkpoint.lifecycle.facts import decision_key
 from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, SkipCode
 from airflow_provider_checkpoint.lifecycle.recovery import Strategy, Wish, choose
-from airflow_provider_checkpoint.lifecycle.timelines import TimelineHolder, lineage, open_timeline, read_timelines
+from airflow_provider_checkpoint.lifecycle.timelines import (
+    Lineage,
+    TimelineHolder,
+    lineage,
+    open_timeline,
+    read_timelines,
+    timeline_numbers,
+)
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth, SinkState, SinkStatus, SourcePosition
 from airflow_provider_checkpoint.writing.sinks import EpochRef, Sink
 
@@ -121,33 +130,42 @@ class Coordinator:
     ) -> Coordinator:
         """Take over a pipeline: choose where to start, fence the writer before, and put the sinks in order.
 
+        A checkpoint whose output a sink has discarded since, because a run went back behind it, is refused.
+
         :param recover_from: ``latest`` (if nothing was ever committed, a fresh start; if nothing committed can be
             restored, an error), ``fresh`` (give up all state), or the id of a checkpoint.
         """
-        has_checkpoints = bool(layout.candidates())
-        plan = None
-        if recover_from != "fresh":
-            plan = _choose(layout, _wish(layout, recover_from, depth, pipeline_hash, vnode_count), clock())
-        chosen = None if plan is None or plan.chosen is None else layout.load(plan.chosen)
+        holder = None
+        while holder is None:
+            newest = max(timeline_numbers(layout.blobs), default=0)
+            wish = None if recover_from == "fresh" else _wish(layout, recover_from, depth, pipeline_hash, vnode_count)
+            plan = None if wish is None else _choose(layout, wish, clock())
+            chosen = None if plan is None or plan.chosen is None else layout.load(plan.chosen)
+            if chosen is not None:
+                _require_output(sinks, chosen, lineage(read_timelines(layout.blobs)))
+            # If another writer started meanwhile and went back, its sinks discard what we have chosen: choose again.
+            with contextlib.suppress(BlobChangedError):
+                holder = open_timeline(
+                    layout.blobs,
+                    start=chosen,
+                    has_checkpoints=bool(layout.candidates()),
+                    writer=writer or uuid4().hex,
+                    now=clock(),
+                    reason=reason or f"started from {recover_from}",
+                    after=newest,
+                )
         again = () if plan is None else [each.sink for each in plan.sinks if each.action == "commit_again"]
         for warning in () if plan is None else plan.warnings:
             log.warning("recovering from %s: %s", recover_from, warning)
-        holder = open_timeline(
-            layout.blobs,
-            start=chosen,
-            has_checkpoints=has_checkpoints,
-            writer=writer or uuid4().hex,
-            now=clock(),
-            reason=reason or f"started from {recover_from}",
-        )
+        history = lineage(read_timelines(layout.blobs))
         coordinator = cls(layout, sinks, holder, last=chosen, clock=clock, hook=hook)
         if chosen is not None:
             _require_still_there(layout, chosen.id)
+            _require_output(sinks, chosen, history)
             if again:
                 coordinator._commit_sinks(chosen, EpochRef(chosen.timeline, chosen.epoch), tuple(again))
                 coordinator.last = layout.load(chosen.id)
             layout.move_pointer(chosen.id)
-        history = lineage(read_timelines(layout.blobs))
         for sink in sinks.values():
             sink.retain(history)
         return coordinator
@@ -269,6 +287,8 @@ class Coordinator:
         self._layout.update_statuses(checkpoint.id, statuses, dict.fromkeys(statuses, ref.epoch))
         self._hook("statuses")
         if failures:
+            # A writer that was overtaken here must not be told to start again: it would take over in its turn.
+            self._holder.check()
             raise SinkCommitError(
                 f"epoch {ref.epoch} is committed but not published everywhere ({'; '.join(failures)})",
                 subject=f"checkpoint {checkpoint.id}",
@@ -286,6 +306,23 @@ def _require_still_there(layout: PartitionedLayout, checkpoint_id: CheckpointId)
             subject=layout.blobs.uri,
             hint=f"undelete {checkpoint_id} and start again, or start from another one.",
         ) from error
+
+
+def _require_output(sinks: Mapping[str, Sink], checkpoint: Checkpoint, history: Lineage) -> None:
+    """Refuse a checkpoint whose state counts rows that are no longer in the output, or are about to go.
+
+    Going back discards the output of all later epochs at once, so the checkpoint's own epoch stands for those before.
+    """
+    ref = EpochRef(checkpoint.timeline, checkpoint.epoch)
+    abandoned = not history.contains(ref.timeline, ref.epoch)
+    without = [name for name in sorted(checkpoint.sinks) if name in sinks and (abandoned or not sinks[name].holds(ref))]
+    if without:
+        raise NoRecoveryPointError(
+            f"the output of checkpoint {checkpoint.id} is discarded since a later run went back behind it"
+            f" (timeline {ref.timeline}, epoch {ref.epoch}, sinks: {', '.join(without)})",
+            hint="Start from a checkpoint of the current history, or fresh. A sink that shall begin empty needs a new"
+            " name.",
+        )
 
 
 def _choose(layout: PartitionedLayout, wish: Wish, now: datetime) -> RecoveryPlan | None:

@@ -98,6 +98,9 @@ class EpochFolders:
         self._delete([info.key for info in self.blobs.list(self.folder(ref), temporary=None)])
         self._delete([_record("prepared", ref)])
 
+    def holds(self, ref: EpochRef) -> bool:
+        return any(self.blobs.stat(_record(kind, ref)) is not None for kind in ("prepared", "committed"))
+
     def retain(self, history: Lineage) -> None:
         published = set(self.committed())
         for ref in sorted(self._present()):

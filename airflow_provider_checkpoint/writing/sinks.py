@@ -33,6 +33,13 @@ class Sink(Protocol):
     def roll_back(self, ref: EpochRef) -> None:
         """Discard what was prepared for an epoch that will not be committed. Nothing there is a success."""
 
+    def holds(self, ref: EpochRef) -> bool:
+        """Whether the output of an epoch is still here, prepared or published.
+
+        A run that goes back makes the sinks discard what came after. A checkpoint of such an epoch still has its state,
+        but to go on from it would leave a hole in the output.
+        """
+
     def retain(self, history: Lineage) -> None:
         """Discard the output of every epoch that is not part of the history, published or not.
 

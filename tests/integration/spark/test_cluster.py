@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_checkpoint.spark.runtime_zip import spark_runtime_zip
 from tests.integration.spark.cluster import Cluster
-from tests.integration.spark.rehearsal import ROOT, Job, Stage, orders
+from tests.integration.spark.rehearsal import BARE_PYTHON, Job, Stage, orders
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -20,10 +20,9 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def bare_python() -> Path:
     """A Python with what the runtime needs and no more; the dev script makes it."""
-    python = ROOT / ".tools" / "executor" / "bin" / "python"
-    if not python.exists():
+    if not BARE_PYTHON.exists():
         pytest.fail("no Python for executors: run the tests with ./dev test, which makes one", pytrace=False)
-    return python
+    return BARE_PYTHON
 
 
 def test_the_executors_python_has_no_airflow_and_imports_the_runtime_from_the_zip(bare_python, tmp_path):
@@ -56,17 +55,7 @@ def test_the_zip_is_the_same_bytes_each_time_and_holds_no_airflow_face(tmp_path)
 
 def test_two_workers_share_the_work_and_losing_an_executor_changes_nothing(bare_python, tmp_path):
     with Cluster(tmp_path, bare_python) as cluster:
-        stage = Stage.local(tmp_path)
-        stage.master = cluster.master
-        stage.submit = ("--py-files", str(spark_runtime_zip(tmp_path)))
-        # Python files of the job itself are imported on the driver, whose Python is ours.
-        stage.settings = {
-            "spark.pyspark.python": str(bare_python),
-            "spark.executor.memory": "600m",
-            "spark.cores.max": "2",
-            "spark.executor.cores": "1",
-        }
-        stage.environment = {"PYSPARK_PYTHON": str(bare_python), "PYSPARK_DRIVER_PYTHON": _driver_python()}
+        stage = Stage.on_cluster(tmp_path, cluster, bare_python)
         orders.generate(stage.landing, files=8, orders=200, seed=9)
         job = Job(stage, more=("--tolerable-failures", "2"))
         assert job.wait_for("INFO checkpoint ", 2), job.output()[-3000:]
@@ -74,14 +63,8 @@ def test_two_workers_share_the_work_and_losing_an_executor_changes_nothing(bare_
         assert len(victims) == 2
         os.kill(victims[0], signal.SIGKILL)
         assert job.wait() == 0, job.output()[-3000:]
-        assert orders.differences(stage.landing, tmp_path / "tables") == []
+        assert stage.differences() == []
         _until_gone(victims)
-
-
-def _driver_python() -> str:
-    import sys
-
-    return sys.executable
 
 
 def _until_gone(pids: list[int]) -> None:

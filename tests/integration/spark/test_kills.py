@@ -16,18 +16,8 @@ def test_killed_at_steps_and_at_random_and_sent_back_the_tables_are_exact(tmp_pa
     assert result.kills >= 3
 
 
-def test_on_a_real_object_store_as_well(tmp_path, seaweedfs, monkeypatch):
-    keys = seaweedfs.options()
-    # Secrets reach the job as they reach an executor: through the environment.
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", keys["access_key_id"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys["secret_access_key"])
-    stage = Stage(
-        tmp_path,
-        store=seaweedfs.fresh(),
-        output=str(tmp_path / "tables"),
-        options={"endpoint_url": keys["endpoint_url"], "region": keys["region"]},
-    )
-    result = rehearse(stage, kills=2, restores=1, seed=6, files=4)
+def test_on_a_real_object_store_as_well_checkpoints_and_tables_alike(tmp_path, seaweedfs):
+    result = rehearse(Stage.on_s3(tmp_path, seaweedfs), kills=2, restores=1, seed=6, files=4)
     assert result.differences == []
 
 
@@ -55,7 +45,7 @@ def test_a_changed_number_of_vnodes_is_a_clear_error_and_harms_nothing(tmp_path)
     assert job.wait() != 0
     assert "checkpoint has 4, runtime expects 8" in job.output()
     assert checkpoint_ids(stage) == before
-    assert orders.differences(stage.landing, tmp_path / "tables") == []
+    assert stage.differences() == []
 
 
 def test_a_zombie_driver_that_wakes_after_a_restore_is_fenced(tmp_path):
@@ -69,9 +59,9 @@ def test_a_zombie_driver_that_wakes_after_a_restore_is_fenced(tmp_path):
     os.killpg(zombie.process.pid, signal.SIGSTOP)
     try:
         assert Job(stage).wait() == 0
-        assert orders.differences(stage.landing, tmp_path / "tables") == []
+        assert stage.differences() == []
     finally:
         os.killpg(zombie.process.pid, signal.SIGCONT)
     assert zombie.wait() != 0
     assert "FencedWriterError" in zombie.output()
-    assert orders.differences(stage.landing, tmp_path / "tables") == []
+    assert stage.differences() == []

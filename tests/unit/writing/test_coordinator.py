@@ -19,7 +19,10 @@ from airflow_provider_checkpoint.lifecycle.executor import Executor
 from airflow_provider_checkpoint.lifecycle.pruning import plan_prune, plan_sweep
 from airflow_provider_checkpoint.lifecycle.recovery import Wish, choose
 from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
+from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
 from airflow_provider_checkpoint.model import Depth, SinkState
+from airflow_provider_checkpoint.writing.coordinator import Coordinator
+from airflow_provider_checkpoint.writing.epoch_folders import EpochFolders
 from tests.unit.writing.pipeline import NUMBERS, SumPipeline, published, visible
 
 STEPS = ("prepared", "fenced", "manifest", "decided", "sinks", "statuses", "pointer")
@@ -210,4 +213,55 @@ def test_the_commit_decision_of_a_swept_checkpoint_goes_with_it():
     ahead = timedelta(days=2)
     executor.sweep(plan_sweep(pipeline.layout, now=clock()))
     assert len(list(store.list("decisions"))) == 1
+    assert_exact(store, output)
+
+
+def test_going_on_from_a_branch_whose_output_is_gone_is_refused_and_harms_nothing():
+    store, output = MemoryBlobs(), MemoryBlobs()
+    first = SumPipeline(store, output)
+    first.run(epochs=3)
+    old, _, newest = first.layout.list_checkpoints()
+    SumPipeline(store, output, recover_from=str(old)).run(epochs=1)
+    with pytest.raises(NoRecoveryPointError, match=r"output of checkpoint .* is discarded .*sinks: numbers"):
+        SumPipeline(store, output, recover_from=str(newest))
+    assert_exact(store, output)
+
+
+def test_also_when_a_timeline_was_opened_there_by_hand():
+    store, output = MemoryBlobs(), MemoryBlobs()
+    first = SumPipeline(store, output)
+    first.run(epochs=3)
+    old, _, newest = first.layout.list_checkpoints()
+    SumPipeline(store, output, recover_from=str(old)).run(epochs=1)
+    start = first.layout.load(newest)
+    open_timeline(store, start=start, has_checkpoints=True, writer="a person", now=datetime.now(UTC))
+    with pytest.raises(NoRecoveryPointError, match="is discarded"):
+        SumPipeline(store, output)
+    SumPipeline(store, output, recover_from=str(old))
+    assert_exact(store, output)
+
+
+@pytest.mark.parametrize("wish", ["latest", "the newest by its id"])
+def test_a_writer_that_starts_while_another_goes_back_does_not_build_on_what_that_one_discards(wish):
+    store, output = MemoryBlobs(), MemoryBlobs()
+    first = SumPipeline(store, output)
+    first.run(epochs=3)
+    old, _, newest = first.layout.list_checkpoints()
+    asked = 0
+
+    def clock() -> datetime:
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # Our point is chosen, our timeline not yet open.
+            SumPipeline(store, output, recover_from=str(old)).run(epochs=1)
+        return datetime.now(UTC)
+
+    sinks = {"numbers": EpochFolders("numbers", output)}
+    if wish == "latest":
+        started = Coordinator.start(first.layout, sinks, clock=clock)
+        assert started.last is not None
+        assert started.last.timeline == 2
+    else:
+        with pytest.raises(NoRecoveryPointError, match="is discarded"):
+            Coordinator.start(first.layout, sinks, recover_from=str(newest), clock=clock)
     assert_exact(store, output)
