@@ -1,0 +1,143 @@
+"""Proving checkpoints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_checkpoint.operators import _values
+from airflow_provider_checkpoint.operators._base import CheckpointOperator, push
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from airflow.sdk import Context
+
+    from airflow_provider_checkpoint.layouts import Layout
+    from airflow_provider_checkpoint.lifecycle.validation import ValidationResult
+    from airflow_provider_checkpoint.model import CheckpointId, Depth
+
+#: Findings that an XCom carries; the ledger in the store has all.
+_SHOWN = 20
+
+
+class CheckpointValidateOperator(CheckpointOperator):
+    """
+    Prove that checkpoints can be restored, and note what was found in the ledger of the store.
+
+    Answers with ``valid``, ``invalid``, ``left`` (counts), ``invalid_ids``, ``findings``, ``newest_valid`` and
+    ``bytes_read``. A store that does not answer fails the task with an error that is worth a retry.
+
+    :param checkpoint_ids: which ones; without, all. (templated)
+    :param rolling: begin with what was proven longest ago, for as long as the budget lasts. (templated)
+    :param sample: prove so many at random, the newest always among them. (templated)
+    :param depth: ``structure``, ``presence``, ``content`` or ``restore``. (templated)
+    :param budget_bytes: begin no further checkpoint once so much was read, such as ``5GB``. (templated)
+    :param budget: begin no further checkpoint after so long, such as ``10m``. (templated)
+    :param fail_on_invalid: whether an invalid checkpoint fails the task; its answer is there in any case. (templated)
+    :param threads: how many objects are read at once.
+    """
+
+    template_fields: Sequence[str] = (
+        *CheckpointOperator.template_fields,
+        "checkpoint_ids",
+        "rolling",
+        "sample",
+        "depth",
+        "budget_bytes",
+        "budget",
+        "fail_on_invalid",
+    )
+
+    def __init__(
+        self,
+        *,
+        checkpoint_ids: Sequence[str | int] | str | None = None,
+        rolling: bool | str = False,
+        sample: int | str | None = None,
+        depth: str = "content",
+        budget_bytes: int | str | None = None,
+        budget: timedelta | str | None = None,
+        fail_on_invalid: bool | str = True,
+        threads: int = 8,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.checkpoint_ids = checkpoint_ids
+        self.rolling = rolling
+        self.sample = sample
+        self.depth = depth
+        self.budget_bytes = budget_bytes
+        self.budget = budget
+        self.fail_on_invalid = fail_on_invalid
+        self.threads = threads
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_checkpoint.cli.verbs.validate import show
+        from airflow_provider_checkpoint.exceptions import CorruptError, StoreUnavailableError
+        from airflow_provider_checkpoint.lifecycle.validation import Budget, validate_many
+
+        layout = self.open()
+        depth = _values.depth(self.depth)
+        ids = self._selection(layout, depth)
+        span = _values.span("budget", self.budget)
+        budget = Budget(_values.size("budget_bytes", self.budget_bytes), None if span is None else span.total_seconds())
+        found = validate_many(layout, ids, depth, width=self.threads, budget=budget)
+        # A folder without a manifest is a checkpoint that is being written, or was never committed: nothing to prove.
+        results = [result for result in found if self.checkpoint_ids or not result.missing]
+        self.log_table(lambda console: show(results, depth, len(ids) - len(found), console), datetime.now(UTC))
+        answer = _answer(results, left=len(ids) - len(found))
+        self._tell_invalid(layout)
+        unproven = [result for result in results if not result.proven]
+        if unproven:
+            push(context, answer)
+            raise StoreUnavailableError(
+                f"{len(unproven)} checkpoints could not be examined: {unproven[0].reason}", subject=layout.blobs.uri
+            )
+        if answer["invalid"] and _values.flag("fail_on_invalid", self.fail_on_invalid):
+            push(context, answer)
+            raise CorruptError(
+                f"{answer['invalid']} of {len(results)} checkpoints cannot be restored: {answer['invalid_ids']}",
+                subject=layout.blobs.uri,
+                hint="A recovery passes over them. Look at the table in the log; find out what damaged them.",
+            )
+        return answer
+
+    def _tell_invalid(self, layout: Layout) -> None:
+        """How many are known to be invalid, whoever has found that out: this run may have looked at one of them."""
+        from airflow_provider_checkpoint import metrics
+        from airflow_provider_checkpoint.lifecycle.records import read_ledger
+
+        ledger = read_ledger(layout.blobs, layout)
+        invalid = sum(each in ledger and not ledger[each].valid for each in layout.candidates())
+        metrics.gauge("invalid_count", invalid, **self.tags)
+
+    def _selection(self, layout: Layout, depth: Depth) -> list[CheckpointId]:
+        from airflow_provider_checkpoint.lifecycle.records import read_ledger
+        from airflow_provider_checkpoint.lifecycle.validation import least_recently_proven, sample
+
+        named = _values.words("checkpoint_ids", self.checkpoint_ids)
+        if named:
+            return [layout.parse_id(word) for word in named]
+        candidates = layout.candidates()
+        size = _values.number("sample", self.sample)
+        if size is not None:
+            return sample(candidates, size)
+        if _values.flag("rolling", self.rolling):
+            return least_recently_proven(candidates, read_ledger(layout.blobs, layout), depth)
+        return candidates[::-1]
+
+
+def _answer(results: Sequence[ValidationResult], *, left: int) -> dict[str, Any]:
+    valid = [result.checkpoint_id for result in results if result.valid]
+    invalid = [result for result in results if result.proven and not result.valid]
+    return {
+        "valid": len(valid),
+        "invalid": len(invalid),
+        "left": left,
+        "invalid_ids": [str(result.checkpoint_id) for result in invalid],
+        "findings": {str(result.checkpoint_id): result.reason for result in invalid[:_SHOWN]},
+        "newest_valid": str(max(valid)) if valid else "",
+        "bytes_read": sum(result.bytes_read for result in results),
+    }
