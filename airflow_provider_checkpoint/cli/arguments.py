@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_checkpoint.cli import values
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 # Repeated from ``model.Depth`` and ``lifecycle.recovery.Strategy``: importing those would make --help slow.
 DEPTHS = ("structure", "presence", "content", "restore")
 STRATEGIES = ("latest", "id", "before_time", "before_epoch", "before_watermark", "before_offset", "pin")
-LAYOUTS = ("auto", "sidecar", "partitioned", "stream")
+LAYOUTS = ("auto", "sidecar", "partitioned", "stream", "structured_streaming")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,15 @@ def checkpoint_id(help_text: str) -> Argument:
 _SELECTION = "which checkpoints"
 _WORK = "how much work"
 
+_THREADS = argument(
+    "--threads",
+    group=_WORK,
+    metavar="N",
+    type=values.positive,
+    default=8,
+    help="artifacts looked at side by side (default: 8)",
+)
+
 VALIDATE = (
     argument("ids", metavar="ID", nargs="*", group=_SELECTION, help="checkpoints to prove (default: all)"),
     argument("--all", group=_SELECTION, action="store_true", help="all of them; this is the default"),
@@ -124,19 +134,18 @@ VALIDATE = (
         type=values.seconds,
         help="begin no other checkpoint after so long, such as 10m or 600",
     ),
-    argument(
-        "--threads",
-        group=_WORK,
-        metavar="N",
-        type=values.positive,
-        default=8,
-        help="artifacts looked at side by side (default: 8)",
-    ),
+    _THREADS,
     argument(
         "--no-record",
         action="store_true",
         help="do not write the outcome into the store's ledger (for credentials that may only read)",
     ),
+)
+
+DIAGNOSE = (depth("content", "how far files are looked into"), _THREADS)
+SEAL = (
+    argument("ids", metavar="ID", nargs="*", group=_SELECTION, help="batches to seal (default: the newest)"),
+    _THREADS,
 )
 
 _KEEP = "what to keep (a checkpoint goes only if no rule keeps it)"
@@ -178,6 +187,26 @@ PRUNE = (
         help="where hours, days and weeks begin, such as Europe/Berlin (default: UTC)",
     ),
     depth("presence", "how the checkpoints that count are proven before anything goes"),
+)
+
+REPORT = (
+    argument("--output", metavar="FILE", default="report.html", help="the file to write (default: report.html)"),
+    argument(
+        "--freshness-warn",
+        metavar="SPAN",
+        type=values.span,
+        default=timedelta(hours=1),
+        help="from when on the newest checkpoint is late (default: 1h)",
+    ),
+    argument(
+        "--freshness-fail",
+        metavar="SPAN",
+        type=values.span,
+        default=timedelta(hours=6),
+        help="from when on it is stale (default: 6h)",
+    ),
+    # Nothing goes, so nothing is proven.
+    *(each for each in PRUNE if "--depth" not in each.flags),
 )
 
 SWEEP = (
@@ -266,10 +295,43 @@ PIN = (
     ),
 )
 
-TIMELINE = (
-    argument("--fork", metavar="ID", help="open a new timeline that goes on after this checkpoint"),
-    argument("--reason", metavar="TEXT", default="", help="with --fork: why"),
-    depth("content", "with --fork: how the checkpoint is proven first"),
+_SPARK = "for checkpoint directories of Spark"
+
+RESTORE = (
+    argument("--reason", metavar="TEXT", default="", help="why, for the record"),
+    depth("content", "how the checkpoint is proven first"),
+    argument("--to", group=_SPARK, metavar="URI", help="where the copy goes that ends with the batch; an empty place"),
+    argument(
+        "--new-query-id",
+        group=_SPARK,
+        action="store_true",
+        help="give the copy an id of its own, for sinks that remember batches by it (Delta, Iceberg)",
+    ),
+    argument(
+        "--missing-input-ok",
+        group=_SPARK,
+        action="store_true",
+        help="go on although input is gone that would be read again; its rows will be missing",
+    ),
+    argument(
+        "--file-sink",
+        group=_SPARK,
+        metavar="URI",
+        help="the output of Spark's file sink; what it published after the batch is removed, too",
+    ),
+    argument(
+        "--batch-folders",
+        group=_SPARK,
+        metavar="URI",
+        help="output of foreachBatch in folders batch_id=N; those after the batch are removed, too",
+    ),
+)
+
+SYNTHESIZE = (
+    argument("--to", metavar="URI", required=True, help="where the new directory goes; an empty place"),
+    argument(
+        "--keep-watermark", action="store_true", help="go on with the watermark, so that what was late then is late now"
+    ),
 )
 
 AUDIT = (

@@ -188,18 +188,88 @@ VERBS = (
         (known.argument("name", metavar="NAME", help="the name of the pin; list shows them"), known.BY),
     ),
     Verb(
+        "restore",
+        "Go back to a checkpoint.",
+        "Opens a timeline that goes on after the checkpoint: from then on every writer that still runs is refused, and"
+        " whoever starts next continues there. What came after belongs to an abandoned branch; it stays until a rule"
+        " removes it. Which checkpoint to take, recover tells. A checkpoint directory of Spark is copied as it was"
+        " after the batch (--to), and the query started on the copy; stop it first.",
+        (
+            (
+                "/data/checkpoints/clicks 41 --to /data/checkpoints/clicks-2 --file-sink /data/clicks --yes",
+                "a query of Spark, and its output",
+            ),
+            ("s3://lake/orders 41 --reason 'bad deployment at 14:05'", "what would happen?"),
+            ("s3://lake/orders 41 --reason 'bad deployment at 14:05' --yes", "go back"),
+        ),
+        "restore:run",
+        (known.checkpoint_id("the checkpoint to go back to"), *known.RESTORE, *known.REMOVING),
+    ),
+    Verb(
         "timeline",
-        "Show the branches of history, or open a new one.",
-        "Every run that goes back to an older checkpoint opens a timeline that forks there; what came after belongs"
-        " to an abandoned branch. --fork opens one by hand: from then on every writer that still runs is refused, and a"
-        " restart begins after the given checkpoint.",
+        "Show the branches of history.",
+        "Every start of a writer opens a timeline that forks after the checkpoint it starts from. What came after that"
+        " checkpoint belongs to an abandoned branch, from which nothing is chosen by itself.",
         (
             ("s3://lake/orders", "which branches are there?"),
-            ("s3://lake/orders --fork 41 --reason 'bad deployment at 14:05'", "what would happen?"),
-            ("s3://lake/orders --fork 41 --reason 'bad deployment at 14:05' --yes", "go back"),
+            ("s3://lake/orders --json | jq .current", "for a program"),
         ),
         "timeline:run",
-        (*known.TIMELINE, *known.REMOVING),
+    ),
+    Verb(
+        "report",
+        "Write the history of a pipeline as one HTML file.",
+        "A picture of the checkpoints along time with their branches, what each weighs and whether it was proven, where"
+        " the sources stood, what retention would take and why, and the audit trail. The file needs nothing else, so"
+        " it can be kept with an incident or a build. Rules tell what retention to preview; by default that of the DAG"
+        " checkpoint_maintenance. Nothing is changed.",
+        (
+            ("s3://lake/orders --output orders.html", "the history of a store"),
+            ("s3://lake/orders --keep-last 3 --keep-daily 14", "what would these rules take, and when?"),
+        ),
+        "report:run",
+        known.REPORT,
+    ),
+    Verb(
+        "diagnose",
+        "Say why a streaming query does not start, and what helps.",
+        "For checkpoint directories that Spark wrote itself. Reads what Spark reads when it starts and more: tells"
+        " what Spark would say, what is really wrong, which fix is exact, and which batches can be gone back to. It"
+        " also finds what Spark passes over in silence, such as a flipped bit in a RocksDB file. Nothing is changed."
+        " Exit code 1 says that the query cannot go on as it is.",
+        (
+            ("s3://lake/checkpoints/clicks", "why does it not start?"),
+            ("s3://lake/checkpoints/clicks --depth presence", "a quick look, without reading state"),
+            ("/data/checkpoints/clicks --json | jq '.recoverable'", "for a program"),
+        ),
+        "diagnose:run",
+        known.DIAGNOSE,
+    ),
+    Verb(
+        "seal",
+        "Keep the digests of the files that a batch needs.",
+        "For checkpoint directories that Spark wrote itself. Proves a batch and writes down the SHA-256 of each file"
+        " it needs, beside the directory. From then on validate compares digests: that is quick, and finds a file that"
+        " is whole and wrong, such as an older copy. Sealing again only compares; changed files are an error.",
+        (
+            ("s3://lake/checkpoints/clicks", "the newest batch"),
+            ("s3://lake/checkpoints/clicks 41 42", "two batches"),
+        ),
+        "seal:run",
+        known.SEAL,
+    ),
+    Verb(
+        "synthesize",
+        "Make a new directory for a changed query.",
+        "For checkpoint directories that Spark wrote itself. A query whose operators have changed cannot go on from its"
+        " old directory. The new one has a single batch, which has read exactly what the given batch had, and no state;"
+        " the changed query goes on from there.",
+        (
+            ("/data/checkpoints/clicks 41 --to /data/checkpoints/clicks-new", "start where batch 41 stood"),
+            ("/data/checkpoints/clicks 41 --to /data/checkpoints/clicks-new --json", "for a program"),
+        ),
+        "synthesize:run",
+        (known.checkpoint_id("the batch"), *known.SYNTHESIZE),
     ),
     Verb(
         "audit",

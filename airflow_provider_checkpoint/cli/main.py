@@ -17,7 +17,9 @@ from airflow_provider_checkpoint.exceptions import CheckpointError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from airflow_provider_checkpoint.layouts import Layout
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,17 +59,18 @@ def _run(typed: list[str]) -> int:
     return run_verb({verb.name: verb for verb in VERBS}[arguments.verb], arguments)
 
 
-def run_verb(verb: Verb, arguments: Namespace) -> int:
-    """Open the store, do what the verb says, and turn errors into messages and exit codes."""
+def run_verb(verb: Verb, arguments: Namespace, open_layout: Callable[[Namespace], Layout] | None = None) -> int:
+    """Open the store, do what the verb says, and turn errors into messages and exit codes.
+
+    :param open_layout: opens the store that the arguments name; default: by its address.
+    """
     from datetime import UTC, datetime
 
     from airflow_provider_checkpoint.cli.console import Console, error_document
 
     console = Console(json=arguments.json, now=datetime.now(UTC), debug=arguments.debug)
     try:
-        from airflow_provider_checkpoint.cli.opening import open_layout
-
-        return verb.load()(open_layout(arguments), arguments, console)
+        return verb.load()((open_layout or _by_address)(arguments), arguments, console)
     except CheckpointError as error:
         console.complain(error)
         if console.json:
@@ -77,6 +80,12 @@ def run_verb(verb: Verb, arguments: Namespace) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - a bug must not look like a finding, nor show a traceback unasked
         return _tell_bug(error, arguments)
+
+
+def _by_address(arguments: Namespace) -> Layout:
+    from airflow_provider_checkpoint.cli.opening import open_layout
+
+    return open_layout(arguments)
 
 
 # -- errors of the command itself --------------------------------------------------------------------------------

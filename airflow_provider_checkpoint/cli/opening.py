@@ -35,13 +35,10 @@ def open_layout(arguments: Namespace) -> Layout:
     if not arguments.uri.strip():
         raise ConfigurationError("the address is empty", hint="Write a folder, or scheme://bucket/prefix.")
     settings = {} if arguments.vnode_count is None else {"vnode_count": arguments.vnode_count}
-    return open_store(
-        arguments.uri,
-        layout=arguments.layout,
-        pipeline=arguments.pipeline,
-        options=store_options(arguments.options, arguments.option_file),
-        **settings,
-    )
+    options = store_options(arguments.options, arguments.option_file)
+    # For verbs that name a second place, which is reached in the same way.
+    arguments.store_options = options
+    return open_store(arguments.uri, layout=arguments.layout, pipeline=arguments.pipeline, options=options, **settings)
 
 
 def store_options(settings: Iterable[tuple[str, str]], file: str | None) -> StoreOptions:

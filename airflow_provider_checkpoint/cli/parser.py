@@ -56,12 +56,22 @@ class UsageError(Exception):
         self.message = message
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Leaves as much room for the names of verbs as they take: argparse forgets that they are moved in."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - there is no other name for it
+            longest = max((len(name) for name in action.choices), default=0)
+            self._action_max_length = max(self._action_max_length, longest + 2 * self._indent_increment)
+
+
 class _Parser(argparse.ArgumentParser):
     """Raises instead of leaving, so that a usage error can be told as JSON, too."""
 
     def __init__(self, **settings: Any) -> None:
         # An abbreviation that works today could mean something else when an option is added.
-        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+        super().__init__(allow_abbrev=False, formatter_class=_Formatter, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(self.format_usage(), message)

@@ -6,7 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
+
+    from airflow_provider_checkpoint.model import CheckpointId
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60))
 
@@ -56,6 +59,13 @@ def iso(moment: datetime) -> str:
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def some_ids(ids: Sequence[CheckpointId]) -> str:
+    """Ids in ascending order, in a few words: ``5: 4 to 8``."""
+    if not ids:
+        return "none"
+    return str(ids[0]) if len(ids) == 1 else f"{len(ids)}: {ids[0]} to {ids[-1]}"
 
 
 def on_one_line(message: str) -> str:

@@ -59,11 +59,11 @@ def _document(phases: dict[str, AuditRecord]) -> dict[str, Any]:
 def _row(phases: dict[str, AuditRecord]) -> Row:
     known = phases.get("started") or next(iter(phases.values()))
     finished = phases.get("finished")
-    outcome = "no end is recorded: interrupted, or still running" if finished is None else _outcome(finished.details)
-    return Row((moment_text(known.at), known.verb, known.by, known.run, outcome), "yellow" if finished is None else "")
+    told = "no end is recorded: interrupted, or still running" if finished is None else outcome(finished.details)
+    return Row((moment_text(known.at), known.verb, known.by, known.run, told), "yellow" if finished is None else "")
 
 
-def _outcome(details: dict[str, Any]) -> str:
+def outcome(details: dict[str, Any]) -> str:
     """What a run says of itself. Records are read from the store, so nothing in them is taken for granted."""
     numbers = [(name, details.get(name)) for name in ("done", "not_done")]
     parts = [f"{value:,} {name.replace('_', ' ')}" for name, value in numbers if isinstance(value, int) and value]

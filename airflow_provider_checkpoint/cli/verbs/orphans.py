@@ -51,7 +51,7 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
     if console.json:
         console.document(plan_document(plan, applied))
     else:
-        _show(plan, console)
+        show(plan, console)
         would = f"{counted(len(plan.deletions), 'object')} would be removed, {format_size(plan.bytes)}."
         tell_outcome(
             console, applied, would=would, done=lambda number, freed: f"{counted(number, 'object')} removed, {freed}."
@@ -69,7 +69,7 @@ def safety_from(arguments: Namespace) -> Safety:
     return replace(SAFE, **{name: value for name, value in given.items() if value is not None})
 
 
-def _show(plan: OrphanPlan, console: Console) -> None:
+def show(plan: OrphanPlan, console: Console) -> None:
     staying = [item for item in plan.items if item.action is not OrphanDecision.DELETE]
     show_some(
         console,

@@ -39,7 +39,7 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
     if console.json:
         console.document(plan_document(plan, applied))
     else:
-        _show(plan, console)
+        show(plan, console)
         going = f"{len(plan.removed):,} of {counted(len(plan.items), 'checkpoint')}"
         would = f"{going} would go to the trash; a sweep would then free {format_size(plan.bytes)}."
         tell_outcome(console, applied, would=would, done=_done)
@@ -66,7 +66,7 @@ def policy_from(arguments: Namespace) -> RetentionPolicy:
         raise ConfigurationError(f"--{name}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
-def _show(plan: PrunePlan, console: Console) -> None:
+def show(plan: PrunePlan, console: Console) -> None:
     rows = [
         Row(
             (

@@ -46,7 +46,7 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
     if console.json:
         console.document(plan.model_dump(mode="json"))
     else:
-        _show(plan, console)
+        show(plan, console)
     return exits.FINE
 
 
@@ -124,7 +124,7 @@ def _none_document(layout: Layout, wish: Wish, error: NoRecoveryPointError) -> d
 # -- for people --------------------------------------------------------------------------------------------------
 
 
-def _show(plan: RecoveryPlan, console: Console) -> None:
+def show(plan: RecoveryPlan, console: Console) -> None:
     if plan.chosen is None:
         console.line("Fresh start: no checkpoint fits, and this was allowed.", "bold yellow")
     else:

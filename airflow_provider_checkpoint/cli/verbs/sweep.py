@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_checkpoint.cli.console import Console
     from airflow_provider_checkpoint.layouts import Layout
+    from airflow_provider_checkpoint.lifecycle.plans import SweepPlan
 
 _COLUMNS = (Column("OBJECT"), Column("SIZE", right=True, whole=True), Column("WHY"))
 
@@ -29,12 +30,9 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
     if console.json:
         console.document(plan_document(plan, applied))
         return applied.exit_code
+    show(plan, console)
     if not plan.expired:
-        console.line(f"Nothing to sweep: nothing was pruned more than {format_span(safety.undo_window)} ago.")
         return applied.exit_code
-    rows = [Row((item.path, format_size(item.bytes), "; ".join(item.reasons)), "yellow") for item in plan.items]
-    show_some(console, _COLUMNS, rows)
-    console.line()
     would = (
         f"{counted(len(plan.expired), 'checkpoint')} with {counted(len(plan.items), 'object')} would leave for good,"
         f" {format_size(plan.bytes)}."
@@ -46,3 +44,13 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
         done=lambda number, freed: f"{counted(number, 'object')} removed for good, {freed}.",
     )
     return applied.exit_code
+
+
+def show(plan: SweepPlan, console: Console) -> None:
+    if not plan.expired:
+        window = format_span(plan.made - plan.undo_window_end)
+        console.line(f"Nothing to sweep: nothing was pruned more than {window} ago.")
+        return
+    rows = [Row((item.path, format_size(item.bytes), "; ".join(item.reasons)), "yellow") for item in plan.items]
+    show_some(console, _COLUMNS, rows)
+    console.line()

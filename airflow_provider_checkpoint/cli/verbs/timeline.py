@@ -1,30 +1,23 @@
-"""``timeline``: the branches of history; with ``--fork`` a new one."""
+"""``timeline``: the branches of history."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from airflow_provider_checkpoint.cli import exits
 from airflow_provider_checkpoint.cli.console import Column, Row
-from airflow_provider_checkpoint.cli.opening import who
-from airflow_provider_checkpoint.cli.text import moment_text
-from airflow_provider_checkpoint.exceptions import ConfigurationError, CorruptError
+from airflow_provider_checkpoint.cli.text import moment_text, some_ids
 from airflow_provider_checkpoint.lifecycle.facts import Survey, survey
-from airflow_provider_checkpoint.lifecycle.records import AuditRun
-from airflow_provider_checkpoint.lifecycle.timelines import lineage, open_timeline
-from airflow_provider_checkpoint.lifecycle.validation import validate
-from airflow_provider_checkpoint.model import FIRST_TIMELINE, Depth, Timeline
+from airflow_provider_checkpoint.model import FIRST_TIMELINE, Timeline
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Iterator
 
     from airflow_provider_checkpoint.cli.console import Console
     from airflow_provider_checkpoint.layouts import Layout
-    from airflow_provider_checkpoint.model import Checkpoint, CheckpointId
+    from airflow_provider_checkpoint.model import CheckpointId
 
 _COLUMNS = (
     Column("TIMELINE", whole=True),
@@ -39,11 +32,7 @@ _COLUMNS = (
 _LEVELS = 6
 
 
-def run(layout: Layout, arguments: Namespace, console: Console) -> int:
-    if arguments.fork is not None:
-        return _fork(layout, arguments, console)
-    if arguments.yes:
-        raise ConfigurationError("--yes without --fork", hint="Say after which checkpoint: --fork ID.")
+def run(layout: Layout, _arguments: Namespace, console: Console) -> int:
     store = survey(layout)
     branches = branches_of(store)
     if console.json:
@@ -158,8 +147,8 @@ def _row(branch: Branch) -> Row:
             name,
             state,
             "" if record is None else _origin(record),
-            _some(branch.checkpoints),
-            _some(branch.abandoned) if branch.abandoned else "",
+            some_ids(branch.checkpoints),
+            some_ids(branch.abandoned) if branch.abandoned else "",
             "" if record is None else moment_text(record.created),
             told,
         ),
@@ -171,81 +160,3 @@ def _origin(record: Timeline) -> str:
     if record.fork_checkpoint is None:
         return "fresh start"
     return f"{record.fork_checkpoint} (timeline {record.parent}, epoch {record.fork_epoch})"
-
-
-def _some(ids: Sequence[CheckpointId]) -> str:
-    if not ids:
-        return "none"
-    return str(ids[0]) if len(ids) == 1 else f"{len(ids)}: {ids[0]} to {ids[-1]}"
-
-
-# -- a new one ---------------------------------------------------------------------------------------------------
-
-
-def _fork(layout: Layout, arguments: Namespace, console: Console) -> int:
-    if arguments.yes and arguments.dry_run:
-        raise ConfigurationError("--yes and --dry-run contradict each other", hint="Leave one of them out.")
-    start = layout.load(layout.parse_id(arguments.fork))
-    _require_sound(layout, start, Depth(arguments.depth or "content"))
-    store = survey(layout)
-    leaving = _left_behind(store, start, console.now)
-    opened = _open(layout, start, arguments, console) if arguments.yes else None
-    if console.json:
-        console.document(
-            {
-                "uri": layout.blobs.uri,
-                "layout": layout.name,
-                "fork_checkpoint": start.id.value,
-                "fork_epoch": start.epoch,
-                "abandons": [checkpoint_id.value for checkpoint_id in leaving],
-                "applied": opened is not None,
-                "timeline": None if opened is None else opened.model_dump(mode="json"),
-            }
-        )
-    elif opened is None:
-        console.line(f"A new timeline would go on after checkpoint {start.id} (epoch {start.epoch}).", "bold")
-        console.line(f"Every running writer would be refused. Checkpoints left behind: {_some(leaving)}.")
-        console.line("Nothing was changed: this is a dry run. Add --yes to do it.")
-    else:
-        console.line(f"Timeline {opened.number} goes on after checkpoint {start.id} (epoch {start.epoch}).", "bold")
-        console.line(f"Writers of earlier timelines are refused. Checkpoints left behind: {_some(leaving)}.")
-    return exits.FINE
-
-
-def _left_behind(store: Survey, start: Checkpoint, now: datetime) -> list[CheckpointId]:
-    """Checkpoints of the present history that are none of the one that would go on after ``start``."""
-    new = Timeline(
-        number=store.lineage.current + 1, parent=start.timeline, fork_epoch=start.epoch, created=now, writer="nobody"
-    )
-    after = lineage([*store.timelines, new])
-    return [one.id for one in store.checkpoints if store.on_branch(one) and not after.contains(one.timeline, one.epoch)]
-
-
-def _require_sound(layout: Layout, start: Checkpoint, depth: Depth) -> None:
-    """A timeline that begins at a broken checkpoint would leave nothing to restart from."""
-    result = validate(layout, start.id, depth)
-    if not result.valid:
-        raise CorruptError(
-            f"checkpoint {start.id} cannot be proven: {result.reason}",
-            subject=layout.blobs.uri,
-            hint="recover tells which checkpoint can.",
-        )
-
-
-def _open(layout: Layout, start: Checkpoint, arguments: Namespace, console: Console) -> Timeline:
-    by = who(arguments)
-    run = AuditRun(layout.blobs, "timeline", by=by, now=console.now)
-    run.started(console.now, {"fork_checkpoint": start.id.value, "reason": arguments.reason})
-    holder = open_timeline(
-        layout.blobs,
-        start=start,
-        has_checkpoints=True,
-        writer=f"command-{uuid4().hex}",
-        now=console.now,
-        owner=by,
-        reason=arguments.reason,
-    )
-    # Only a hint, but one that readers of other programs follow.
-    layout.move_pointer(start.id)
-    run.finished(console.now, {"timeline": holder.timeline.number})
-    return holder.timeline

@@ -51,7 +51,7 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
     if console.json:
         console.document(_document(layout, depth, results, left))
     else:
-        _show(results, depth, left, console)
+        show(results, depth, left, console)
     return _verdict(results)
 
 
@@ -99,7 +99,7 @@ def _document(layout: Layout, depth: Depth, results: Sequence[ValidationResult],
     }
 
 
-def _show(results: Sequence[ValidationResult], depth: Depth, left: int, console: Console) -> None:
+def show(results: Sequence[ValidationResult], depth: Depth, left: int, console: Console) -> None:
     if not results and not left:
         console.line("No checkpoints.")
         return

@@ -63,7 +63,7 @@ def store(tmp_path):
         (["unpin", "{store}", "gold"], "no pin named 'gold'"),
         (["recover", "{store}", "--pin", "gold"], "no pin named 'gold'"),
         (["recover", "{store}", "--skip", "abc"], "id"),
-        (["timeline", "{store}", "--fork", "77"], "77"),
+        (["restore", "{store}", "77"], "77"),
         # policies, spans, times
         (["prune", "{store}"], "no rule says what to keep"),
         (["prune", "{store}", "--min-age", "24h"], "no rule says what to keep"),
@@ -92,7 +92,6 @@ def store(tmp_path):
         (["validate", "{store}", "1", "--rolling"], "exclude each other"),
         (["validate", "{store}", "--all", "--sample", "1"], "exclude each other"),
         (["validate", "{store}", "--sample", "0"], "at least 1"),
-        (["timeline", "{store}", "--yes"], "--yes without --fork"),
         (["destroy", "{store}"], "invalid choice: 'destroy'"),
         (["list"], "URI"),
         (["list", "{store}", "extra"], "unrecognized arguments: extra"),

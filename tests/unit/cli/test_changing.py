@@ -48,7 +48,7 @@ def ids(run, store) -> list[int]:
         ["sweep", "--undo-window", "0s"],
         ["orphans"],
         ["orphans", "--confirm"],
-        ["timeline", "--fork", "4"],
+        ["restore", "4"],
     ],
     ids=" ".join,
 )
@@ -65,9 +65,9 @@ def test_without_yes_nothing_is_changed_and_the_plan_says_so(run, pruned, words)
     assert everything_in(pruned) == before
 
 
-@pytest.mark.parametrize("verb", ["prune", "sweep", "orphans", "timeline"])
+@pytest.mark.parametrize("verb", ["prune", "sweep", "orphans", "restore"])
 def test_yes_and_dry_run_contradict_each_other(run, store, verb):
-    words = {"prune": ["--keep-last", 1], "timeline": ["--fork", 3]}.get(verb, [])
+    words = {"prune": ["--keep-last", 1], "restore": [3]}.get(verb, [])
     before = everything_in(store)
     assert run(verb, store, *words, "--yes", "--dry-run").code == 2
     assert everything_in(store) == before
@@ -338,17 +338,17 @@ def test_a_pin_that_stands_already_is_left_as_it_is_and_that_is_said(run, store)
     assert elsewhere.document["error"]["kind"] == "CheckpointConflictError"
 
 
-# -- timeline ----------------------------------------------------------------------------------------------------
+# -- restore -----------------------------------------------------------------------------------------------------
 
 
 def test_a_fork_fences_running_writers_and_leaves_a_record(run, store):
     layout = sidecar_store(store, count=0)
-    run("timeline", store, "--fork", 5, "--yes")
+    run("restore", store, 5, "--yes")
     (writer,) = read_timelines(layout.blobs)
-    planned = run("timeline", store, "--fork", 3, "--reason", "bad deployment")
-    assert "A new timeline would go on after checkpoint 3" in planned.out
+    planned = run("restore", store, 3, "--reason", "bad deployment")
+    assert "History would go on after checkpoint 3" in planned.out
     assert "Checkpoints left behind: 2: 4 to 5." in planned.out
-    forked = run("timeline", store, "--fork", 3, "--reason", "bad deployment", "--yes", "--by", "ada", "--json")
+    forked = run("restore", store, 3, "--reason", "bad deployment", "--yes", "--by", "ada", "--json")
     assert forked.code == 0
     assert forked.document["applied"] is True
     assert forked.document["abandons"] == [4, 5]
@@ -358,13 +358,13 @@ def test_a_fork_fences_running_writers_and_leaves_a_record(run, store):
         TimelineHolder(layout.blobs, writer).check()
     assert layout.read_pointer() == layout.parse_id("3")
     assert run("recover", store, "--json").document["chosen"] == 3
-    assert run("audit", store, "--json").document["runs"][0]["verb"] == "timeline"
+    assert run("audit", store, "--json").document["runs"][0]["verb"] == "restore"
 
 
 def test_a_broken_checkpoint_is_no_place_to_fork(run, store):
     corrupt_sidecar(store, 3)
     before = everything_in(store)
-    refused = run("timeline", store, "--fork", 3, "--yes")
+    refused = run("restore", store, 3, "--yes")
     assert refused.code == 1
-    assert "cannot be proven" in refused.err
+    assert "checkpoint 3 is not usable" in refused.err
     assert everything_in(store) == before

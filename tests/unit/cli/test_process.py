@@ -255,6 +255,15 @@ def test_an_interrupt_ends_even_a_long_read_soon_with_one_line(terminal, tmp_pat
     assert shown.seen.count(b"\x1b[?25l") <= shown.seen.count(b"\x1b[?25h")
 
 
+@pytest.fixture
+def usual_interrupt():
+    """As a process begins: a session of Spark in the same one has put a handler of its own in the place."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_interrupt")
 def test_an_interrupt_of_a_quick_verb(capfd, store, monkeypatch):
     from airflow_provider_checkpoint.cli.main import main
 

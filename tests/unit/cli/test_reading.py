@@ -123,7 +123,7 @@ def test_list_says_when_there_is_nothing(run, tmp_path):
 
 
 def test_checkpoints_on_an_abandoned_branch_are_shown_as_such(run, store):
-    run("timeline", store, "--fork", 3, "--yes")
+    run("restore", store, 3, "--yes")
     rows = run("list", store).out.splitlines()[1:]
     assert ["abandoned" in row for row in rows] == [True, True, False, False, False]
     found = run("list", store, "--json").document
@@ -410,9 +410,9 @@ def test_a_store_without_records_has_one_timeline(run, any_store):
 
 def test_branches_are_shown_below_what_they_fork_from(run, store):
     layout = sidecar_store(store, count=0)
-    run("timeline", store, "--fork", 3, "--reason", "bad deployment", "--yes", "--by", "ada")
+    run("restore", store, 3, "--reason", "bad deployment", "--yes", "--by", "ada")
     add_sidecar(layout, 6, hours=0.5, epoch=4, timeline=2)
-    run("timeline", store, "--fork", 2, "--reason", "worse", "--yes")
+    run("restore", store, 2, "--reason", "worse", "--yes")
     header, *rows = run("timeline", store).out.splitlines()
     assert header.split()[0] == "TIMELINE"
     first, second, third = rows

@@ -1,0 +1,27 @@
+"""``diagnose``: why a query does not start, and what helps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_checkpoint.cli import exits
+from airflow_provider_checkpoint.cli.verbs._spark import require_spark
+from airflow_provider_checkpoint.layouts.structured_streaming import diagnose, render
+from airflow_provider_checkpoint.model import Depth
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from airflow_provider_checkpoint.cli.console import Console
+    from airflow_provider_checkpoint.layouts import Layout
+
+
+def run(layout: Layout, arguments: Namespace, console: Console) -> int:
+    directory = require_spark(layout, "diagnose")
+    diagnosis = diagnose(directory, depth=Depth(arguments.depth or "content"), width=arguments.threads)
+    if console.json:
+        console.document(diagnosis.document())
+    else:
+        for line in render(diagnosis).split("\n"):
+            console.line(line)
+    return exits.FINE if diagnosis.healthy else exits.FINDINGS
