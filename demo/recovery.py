@@ -1,9 +1,10 @@
-"""A recovery from start to end, on embedded defaults: a local store and Spark on this machine.
+"""A recovery from start to end, on embedded defaults: a local store, Spark on this machine, Airflow on SQLite.
 
-Orders arrive, a checkpointed Spark job totals them, is killed in the middle of a commit, its newest checkpoint is then
-damaged by one flipped byte, and it is brought back: exactly, and with every step explained.
+Orders arrive, a checkpointed Spark job totals them and is killed in the middle of a commit; then one byte of its newest
+checkpoint flips. The DAG checkpoint_recovery finds both, chooses the point to go back to, asks a person (here: this
+program), goes back and restarts the job. In the end the tables are compared with a computation without Spark.
 
-    ./dev demo [--folder FOLDER] [--keep]
+    ./dev demo [--ui] [--folder FOLDER] [--keep]
 """
 
 from __future__ import annotations
@@ -16,10 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from local_airflow import LocalAirflow
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "dags" / "jobs"))
@@ -46,19 +54,26 @@ class Demo:
         self.tables = folder / "tables"
         self.cache = folder / "cache"
         self.log = folder / "spark.log"
+        self.airflow = LocalAirflow(folder / "airflow")
+        self.run = ""
         self.steps: list[tuple[str, str, float]] = []
 
-    def tell(self) -> bool:
+    def tell(self, *, stay: bool) -> bool:
         self.console.print(f"[bold]A recovery, start to end.[/] Everything is in {self.landing.parent}\n")
-        self.step("orders arrive", self.arrive)
-        self.step("the job runs and is killed in the middle of a commit", self.killed)
-        self.step("one byte of the newest checkpoint flips", self.damage)
-        self.step("checkpoints validate", self.validate)
-        self.step("checkpoints recover", self.recover)
-        self.step("the job restarts from the chosen point", self.restart)
-        return self.verdict()
+        try:
+            self.step("orders arrive", self.arrive)
+            self.step("the job is killed in the middle of a commit; Airflow starts", self.killed)
+            self.step("one byte of the newest checkpoint flips", self.damage)
+            self.step("in Airflow: checkpoint_recovery chooses a point and asks", self.ask)
+            self.step("in Airflow: approved, restored, restarted, watched", self.approve)
+            exact = self.verdict()
+            if stay:
+                self.stay()
+        finally:
+            self.airflow.stop_all()
+        return exact
 
-    def step(self, title: str, act) -> None:  # noqa: ANN001 - a method of this class
+    def step(self, title: str, act: Callable[[], str]) -> None:
         self.console.rule(f"[bold]{len(self.steps) + 1}. {title}", align="left")
         began = time.monotonic()
         result = act()
@@ -72,9 +87,16 @@ class Demo:
         return "8,000 orders in 16 files"
 
     def killed(self) -> str:
-        code = self.submit(die_at="manifest:4")
-        if code == 0:
-            raise SystemExit("the job was to be killed and was not")
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(self.airflow.__enter__)
+            code = self.submit(die_at="manifest:4")
+            if code == 0:
+                raise SystemExit("the job was to be killed and was not")
+            with self.console.status("Airflow is starting"):
+                starting.result()
+        self.airflow.add_connection("checkpoint_default", "checkpoint_store", host=str(self.store))
+        self.airflow.add_connection("spark_default", "spark", host="local[2]")
+        self.airflow.unpause("checkpoint_recovery", "orders_pipeline")
         self.console.print("SIGKILL after the manifest of epoch 4 was created and before its commit was decided.")
         self.checkpoints("list")
         return "epoch 4 has a manifest but no decision"
@@ -88,21 +110,40 @@ class Demo:
         self.console.print(f"{artifact.relative_to(self.store)}: byte {len(data) // 2}")
         return f"checkpoint {newest[:8]}… is damaged, and looks as before"
 
-    def validate(self) -> str:
-        self.checkpoints("validate", "--depth", "content")
-        return "found by its digest"
+    def ask(self) -> str:
+        restart = {"input": str(self.landing), "output": str(self.tables)}
+        conf = {"pipeline": "orders", "reason": "the driver was killed", "restart_conf": restart}
+        self.run = self.airflow.trigger("checkpoint_recovery", conf)
+        with self.console.status("select proves candidates, from the newest down"):
+            question = self.airflow.wait_for_question("checkpoint_recovery", self.run, "approve")
+        self.console.print(f"[bold]{question['subject']}[/]\n")
+        self.console.print(Markdown(question["body"]))
+        self.console.print(f"\nOptions: {', '.join(question['options'])}")
+        return f"{len(question['options']) - 1} points offered, the broken ones explained"
 
-    def recover(self) -> str:
-        self.checkpoints("recover")
-        return f"{self.chosen()[:13]}… chosen, the others explained"
-
-    def restart(self) -> str:
-        chosen = self.chosen()
-        if self.submit("--recover-from", chosen) != 0:
-            raise SystemExit(f"the restart failed, see {self.log}")
+    def approve(self) -> str:
+        question = self.airflow.question("checkpoint_recovery", self.run, "approve")
+        self.airflow.answer("checkpoint_recovery", self.run, "approve", question["options"][0])
+        with self.console.status("restore, restart, watch"):
+            ended = self.airflow.wait_for_run("checkpoint_recovery", self.run, patience=600)
+            job = self.airflow.wait_for_run("orders_pipeline", f"recovery__{self.run}", patience=600)
+        for task, state in self.airflow.tasks("checkpoint_recovery", self.run).items():
+            self.console.print(f"  {task:<15} {state}")
+        if (ended, job) != ("success", "success"):
+            raise SystemExit(f"the recovery is {ended}, the job {job}: see {self.airflow.folder}")
         self.checkpoints("list")
         self.checkpoints("timeline")
         return "a new timeline, sinks rolled back, input replayed"
+
+    def stay(self) -> None:
+        self.console.print(f"\nAirflow is at [bold]{self.airflow.url}[/], user and password: admin")
+        self.console.print(f"The run: {self.airflow.url}/dags/checkpoint_recovery/runs/{self.run}")
+        self.console.print("Ctrl-C ends it.")
+        try:
+            while True:
+                time.sleep(3600)
+        except KeyboardInterrupt:
+            self.console.print("stopping")
 
     def verdict(self) -> bool:
         found = orders.differences(self.landing, self.tables)
@@ -153,9 +194,6 @@ class Demo:
         listed = [entry["checkpoint_id"] for entry in self.answer("list")["checkpoints"]]
         return sorted((each for each in listed if each <= plan["chosen"]), reverse=True)
 
-    def chosen(self) -> str:
-        return self.answer("recover")["chosen"]
-
     def _command(self, verb: str) -> list[str]:
         command = [sys.executable, "-m", "airflow_provider_checkpoint.cli.main", verb]
         return [*command, str(self.store), "--pipeline", "orders"]
@@ -164,6 +202,7 @@ class Demo:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
+    parser.add_argument("--ui", action="store_true", help="leave Airflow running, with the runs to look at")
     parser.add_argument("--keep", action="store_true", help="leave the folder there to look at")
     arguments = parser.parse_args()
     if shutil.which("java") is None:
@@ -171,7 +210,10 @@ def main() -> int:
         return 2
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="checkpoint-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
-    exact = Demo(folder).tell()
+    if any(folder.iterdir()):
+        print(f"{folder} is not empty: the story needs a folder of its own.", file=sys.stderr)  # noqa: T201
+        return 2
+    exact = Demo(folder).tell(stay=arguments.ui)
     if not arguments.keep and arguments.folder is None:
         shutil.rmtree(folder)
     return 0 if exact else 1

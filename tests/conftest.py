@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -37,6 +38,20 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         _servers().stop()
+
+
+#: What tests count, by the name under which they record it.
+_TALLIES = ("crash points", "meetings of two steps", "race rounds", "state machine examples", "state machine steps")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how much was enumerated and tried: a run that tried nothing passes as well."""
+    counts: Counter[str] = Counter()
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        if getattr(report, "when", None) == "call":
+            counts.update({name: value for name, value in report.user_properties if name in _TALLIES})
+    if counts:
+        terminalreporter.write_line(", ".join(f"{counts[name]:,} {name}" for name in _TALLIES if name in counts))
 
 
 def _servers() -> Servers:

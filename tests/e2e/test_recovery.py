@@ -1,0 +1,144 @@
+"""A recovery in a running Airflow, started and approved as the pages do it, and the Spark job restarted by it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+from tests.e2e.stage import Stage
+
+# One Airflow serves all of them, so they run in one process.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("airflow")]
+
+RECOVERY = "checkpoint_recovery"
+
+
+def test_the_dags_load_without_errors(airflow):
+    assert airflow.get("/api/v2/importErrors")["import_errors"] == []
+    found = {dag["dag_id"] for dag in airflow.get("/api/v2/dags")["dags"]}
+    assert found >= {"checkpoint_maintenance", "checkpoint_recovery", "checkpoint_drill", "orders_pipeline"}
+
+
+def test_the_connection_is_tested_by_writing_reading_and_removing_a_probe(airflow, stage):
+    body = {"connection_id": "new", "conn_type": "checkpoint_store", "host": str(stage.folder / "elsewhere")}
+    (stage.folder / "elsewhere").mkdir()
+    answer = airflow.post("/api/v2/connections/test", body)
+    assert answer["status"] is True, answer
+    assert "Written, read and removed a probe" in answer["message"]
+    assert list((stage.folder / "elsewhere").rglob("*.*")) == []
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_the_point_a_person_approves_is_gone_back_to(airflow, stage):
+    stage.more_orders(4)
+    stage.run_pipeline()
+    assert stage.differences() == []
+    damaged = stage.damage_newest()
+    stage.more_orders(2)
+
+    run = stage.start_recovery()
+    question = airflow.wait_for_question(RECOVERY, run, "approve")
+    assert damaged.replace("-", "\\-") in question["body"]
+    assert "SHA" in question["body"]
+    assert question["options"][-1] == "Reject"
+    assert question["defaults"] == ["Reject"]
+    assert not any(damaged[-8:] in option for option in question["options"])
+
+    for user in ("vera", None):
+        assert airflow.ask("GET", f"/api/v2/dags/{RECOVERY}/dagRuns/{run}", user=user).status_code in (200, 401)
+    assert airflow.answer(RECOVERY, run, "approve", question["options"][1], user="vera").status_code == 403
+
+    # Not the newest that is offered, but the one before it.
+    assert airflow.answer(RECOVERY, run, "approve", question["options"][1], user="uwe").is_success
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    restored = airflow.xcom(RECOVERY, run, "restore")
+    assert question["options"][1].endswith(restored["checkpoint_id"][-8:])
+    assert restored["recover_from"] == "latest"
+    assert airflow.xcom(RECOVERY, run, "approve")["approved_by"] == "uwe"
+    watched = airflow.xcom(RECOVERY, run, "watch")
+    assert int(watched["timeline"]) > int(restored["timeline"])
+
+    assert airflow.wait_for_run("orders_pipeline", f"recovery__{run}") == "success"
+    assert stage.differences() == []
+    (record,) = [each for each in read_timelines(stage.layout.blobs) if each.number == int(restored["timeline"])]
+    assert record.owner.startswith("admin by airflow checkpoint_recovery/restore")
+
+
+def test_a_rejection_changes_nothing(airflow, stage):
+    stage.more_orders(1)
+    stage.run_pipeline()
+    before = [each.number for each in read_timelines(stage.layout.blobs)]
+    run = stage.start_recovery()
+    airflow.wait_for_question(RECOVERY, run, "approve")
+    assert airflow.answer(RECOVERY, run, "approve", "Reject").is_success
+    airflow.wait_for_run(RECOVERY, run)
+    states = airflow.tasks(RECOVERY, run)
+    assert {states[task] for task in ("approve", "restore", "restart", "watch")} == {"skipped"}
+    assert [each.number for each in read_timelines(stage.layout.blobs)] == before
+
+    # And with a dry run nobody is even asked.
+    run = stage.start_recovery(dry_run=True)
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    assert airflow.tasks(RECOVERY, run)["approve"] == "skipped"
+    assert airflow.xcom(RECOVERY, run, "select")["checkpoint_id"]
+
+
+def test_maintenance_proves_prunes_and_reports_what_cannot_be_restored(airflow, stage):
+    stage.more_orders(4)
+    stage.run_pipeline()
+    conf = {"policy": {"keep_last": 2}, "pipelines": []}
+    run = airflow.trigger("checkpoint_maintenance", conf)
+    assert airflow.wait_for_run("checkpoint_maintenance", run) == "success", airflow.tasks(
+        "checkpoint_maintenance", run
+    )
+    (row,) = airflow.xcom("checkpoint_maintenance", run, "report")["pipelines"]
+    assert row["pipeline"] == "orders"
+    assert row["validate"]["valid"] == 4
+    assert len(row["prune"]["removed"]) >= 1
+
+    damaged = stage.damage_newest()
+    run = airflow.trigger("checkpoint_maintenance", conf)
+    assert airflow.wait_for_run("checkpoint_maintenance", run) == "failed"
+    states = airflow.tasks("checkpoint_maintenance", run)
+    assert states["care.orphans[0]"] == "success", "the rest is done all the same"
+    assert f"orders: cannot be restored: {damaged}" in airflow.task_log("checkpoint_maintenance", run, "report")
+
+
+def test_a_new_checkpoint_starts_the_drill(airflow, stage):
+    airflow.unpause("checkpoint_drill")
+    stage.more_orders(1)
+    # The first look of the watcher announces nothing; a store without checkpoints lets it see the first one as new.
+    time.sleep(5)
+    stage.run_pipeline()
+    deadline = time.monotonic() + 180
+    while not (runs := airflow.get("/api/v2/dags/checkpoint_drill/dagRuns")["dag_runs"]):
+        assert time.monotonic() < deadline, airflow.log_of("triggerer")[-3000:]
+        stage.more_orders(1)
+        stage.run_pipeline()
+    assert airflow.wait_for_run("checkpoint_drill", runs[0]["dag_run_id"]) == "success"
+
+
+def test_on_a_real_object_store_with_the_credentials_of_an_aws_connection(airflow, tmp_path, seaweedfs):
+    keys = seaweedfs.options()
+    if airflow.ask("GET", "/api/v2/connections/seaweed").status_code == 404:
+        airflow.add_connection(
+            "seaweed",
+            "aws",
+            login=keys["access_key_id"],
+            password=keys["secret_access_key"],
+            extra={"endpoint_url": keys["endpoint_url"], "region_name": keys["region"]},
+        )
+    stage = Stage(airflow, tmp_path, seaweedfs.fresh(), options=keys)
+    stage.connect({"storage_conn_id": "seaweed"})
+    stage.more_orders(3)
+    stage.run_pipeline()
+    stage.damage_newest()
+    stage.more_orders(1)
+    run = stage.start_recovery(approval=False)
+    assert airflow.wait_for_run(RECOVERY, run) == "success", airflow.tasks(RECOVERY, run)
+    assert airflow.wait_for_run("orders_pipeline", f"recovery__{run}") == "success"
+    assert stage.differences() == []
+    for task in ("select", "approve", "restore", "watch"):
+        assert keys["secret_access_key"] not in airflow.task_log(RECOVERY, run, task)
+    assert keys["secret_access_key"] not in airflow.task_log("orders_pipeline", f"recovery__{run}", "run")
