@@ -193,11 +193,11 @@ def test_from_an_invalid_newest_checkpoint_to_a_new_timeline(airflow, stage, sur
     # The tabs of the DAG and of the run lead to the same page, and so does the link of a task.
     with surfer.as_user("olga") as page:
         page.goto(f"{airflow.url}/dags/orders_pipeline")
-        page.get_by_role("link", name="Checkpoints").click()
+        page.locator("a[href$='/plugin/checkpoints_of_dag']").click()
         expect(page.frame_locator("iframe").locator("table.pipelines")).to_contain_text("orders")
         surfer.shoot(page, "tab-of-a-dag")
         page.goto(f"{airflow.url}/dags/{RECOVERY}/runs/{quote(run_id, safe='')}")
-        page.get_by_role("link", name="Checkpoints").click()
+        page.locator("a[href$='/plugin/checkpoints_of_run']").click()
         frame = page.frame_locator("iframe")
         frame.get_by_role("link", name="orders").first.click()
         expect(frame.get_by_role("heading", name="History")).to_be_visible()
