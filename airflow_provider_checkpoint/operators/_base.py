@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 from airflow_provider_checkpoint.links.checkpoint import CheckpointPageLink
+from airflow_provider_checkpoint.operators._lineage import LineageMixin
 from airflow_provider_checkpoint.retries import CHECKPOINT_RETRY_POLICY
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts import Layout
 
 
-class CheckpointOperator(BaseOperator):
+class CheckpointOperator(LineageMixin, BaseOperator):
     """
     Base of the operators: works on the checkpoints of one pipeline and answers with JSON.
 

@@ -59,4 +59,5 @@ def go_back_in(operator: CheckpointRestoreOperator, layout: Layout, context: Con
         "abandoned": [str(each) for each in range(batch + 1, int(plan.last.value) + 1)],
         "checkpoint_location": plan.spark_location,
         "restored_at": now.isoformat(),
+        "applied": not dry,
     }

@@ -34,6 +34,7 @@ class CheckpointPinOperator(CheckpointOperator):
         "expires",
         "pin_owner",
     )
+    changes_checkpoints = True
 
     def __init__(
         self,
@@ -69,4 +70,4 @@ class CheckpointPinOperator(CheckpointOperator):
         )
         Executor(layout, by=who(context)).pin(pin)
         self.log.info("checkpoint %s is pinned as %r", pin.checkpoint_id, pin.name)
-        return {"checkpoint_id": str(pin.checkpoint_id), "pin": pin.name}
+        return self.touched(layout.blobs.uri, {"checkpoint_id": str(pin.checkpoint_id), "pin": pin.name})

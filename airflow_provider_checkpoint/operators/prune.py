@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_checkpoint.operators import _values
 from airflow_provider_checkpoint.operators._base import CheckpointOperator, push, who
+from airflow_provider_checkpoint.operators._spark_engine import EngineOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from airflow_provider_checkpoint.layouts import Layout
     from airflow_provider_checkpoint.lifecycle.facts import Survey
-    from airflow_provider_checkpoint.lifecycle.plans import PrunePlan, Report
+    from airflow_provider_checkpoint.lifecycle.plans import OrphanPlan, PrunePlan, Report
     from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
     from airflow_provider_checkpoint.lifecycle.safety import Safety
 
@@ -31,6 +34,7 @@ class _RemovingOperator(CheckpointOperator):
     template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "only_plan")
     #: What the bytes of its report add up to.
     _counter: ClassVar[str] = "freed_bytes"
+    changes_checkpoints = True
 
     def __init__(self, *, dry_run: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -38,8 +42,14 @@ class _RemovingOperator(CheckpointOperator):
         self.only_plan = dry_run
 
     def _apply(
-        self, context: Context, answer: dict[str, Any], plan: Callable[[], Any], apply: Callable[[], Report]
+        self,
+        context: Context,
+        uri: str,
+        answer: dict[str, Any],
+        plan: Callable[[], Any],
+        apply: Callable[[], Report],
     ) -> dict[str, Any]:
+        self.touched(uri, answer | {"applied": False})
         if _values.flag("dry_run", self.only_plan):
             self.log.info("A dry run: nothing was changed.")
             return answer | {"applied": False, "plan": plan()}
@@ -54,6 +64,7 @@ class _RemovingOperator(CheckpointOperator):
             raise
         metrics.count(self._counter, report.bytes, **self.tags)
         done = answer | {"applied": True, "run": report.run, "bytes_done": report.bytes}
+        self.touched(uri, done)
         if not report.failures:
             return done
         for outcome in report.failures:
@@ -109,6 +120,7 @@ class CheckpointPruneOperator(_RemovingOperator):
         }
         return self._apply(
             context,
+            layout.blobs.uri,
             answer,
             lambda: plan.model_dump(mode="json"),
             lambda: Executor(layout, by=who(context)).prune(plan),
@@ -153,25 +165,31 @@ class CheckpointSweepOperator(_RemovingOperator):
         answer = {"swept": [str(each) for each in plan.expired], "bytes": plan.bytes}
         return self._apply(
             context,
+            layout.blobs.uri,
             answer,
             lambda: plan.model_dump(mode="json"),
             lambda: Executor(layout, by=who(context), safety=safety).sweep(plan),
         )
 
 
-class CheckpointOrphanCleanupOperator(_RemovingOperator):
+class CheckpointOrphanCleanupOperator(_RemovingOperator, EngineOperator):
     """
     Remove objects that no checkpoint needs: what writers left when they died.
 
     Young objects and those with names of others are left alone. If unusually much would go, the task fails and asks for
-    a person, unless ``confirm`` is set. Answers with ``orphans``, ``bytes``, ``counts``, ``truncated``.
+    a person, unless ``confirm`` is set. Answers with ``orphans``, ``bytes``, ``counts``, ``truncated``. Where there are
+    very many manifests, ``engine="spark"`` reads them with a cluster and makes the same plan; see
+    :class:`EngineOperator` for the rest. What goes is looked at once more, and removed, by this task in any case.
 
     :param min_age: only what is older; never less than an hour. (templated)
     :param max_bytes: ask a person if more would go. (templated)
     :param confirm: go on although the plan is unusual. (templated)
     """
 
-    template_fields: Sequence[str] = (*_RemovingOperator.template_fields, "min_age", "max_bytes", "confirm")
+    template_fields: Sequence[str] = (
+        *EngineOperator.template_fields,
+        *("only_plan", "min_age", "max_bytes", "confirm"),
+    )
 
     def __init__(
         self,
@@ -197,7 +215,7 @@ class CheckpointOrphanCleanupOperator(_RemovingOperator):
             orphan_age=_values.span("min_age", self.min_age),
             max_orphan_bytes=_values.size("max_bytes", self.max_bytes),
         )
-        plan = plan_orphans(layout, now=now, safety=safety)
+        plan = self._ask_spark(layout, now, safety) if self.on_spark else plan_orphans(layout, now=now, safety=safety)
         self.log_table(lambda console: show(plan, console), now)
         answer = {
             "orphans": len(plan.deletions),
@@ -208,10 +226,19 @@ class CheckpointOrphanCleanupOperator(_RemovingOperator):
         confirmed = _values.flag("confirm", self.confirm)
         return self._apply(
             context,
+            layout.blobs.uri,
             answer,
             lambda: plan.model_dump(mode="json"),
             lambda: Executor(layout, by=who(context), safety=safety).remove_orphans(plan, confirmed=confirmed),
         )
+
+    def _ask_spark(self, layout: Layout, now: datetime, safety: Safety) -> OrphanPlan:
+        # Ages are counted from this worker's clock, which is the one that is compared with the store's.
+        told = ["--at", now.isoformat(), "--min-age", f"{ceil(safety.orphan_age.total_seconds())}s"]
+        told += [] if safety.max_orphan_bytes is None else ["--max-bytes", str(safety.max_orphan_bytes)]
+        plan = self.ask_spark(layout, "orphans", told).plan
+        assert plan is not None  # Whoever reads the answer has looked.
+        return plan
 
 
 class CheckpointUndeleteOperator(CheckpointOperator):
@@ -222,6 +249,7 @@ class CheckpointUndeleteOperator(CheckpointOperator):
     """
 
     template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "checkpoint_id")
+    changes_checkpoints = True
 
     def __init__(self, *, checkpoint_id: str | int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -234,7 +262,7 @@ class CheckpointUndeleteOperator(CheckpointOperator):
         checkpoint_id = layout.parse_id(str(self.checkpoint_id))
         report = Executor(layout, by=who(context)).undelete(checkpoint_id)
         self.log.info("checkpoint %s is back", checkpoint_id)
-        return {"checkpoint_id": str(checkpoint_id), "run": report.run}
+        return self.touched(layout.blobs.uri, {"checkpoint_id": str(checkpoint_id), "run": report.run})
 
 
 def policy_of(policy: Mapping[str, Any] | str) -> RetentionPolicy:

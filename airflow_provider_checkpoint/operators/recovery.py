@@ -99,7 +99,8 @@ class CheckpointSelectRecoveryPointOperator(CheckpointOperator):
         self.log_table(lambda console: show(plan, console), now)
         if plan.distance is not None:
             metrics.gauge("recovery_distance_seconds", plan.distance.seconds, **self.tags)
-        return answer_of(plan, store=self.hook.settings.uri, pipeline=self.pipeline)
+        answer = answer_of(plan, store=self.hook.settings.uri, pipeline=self.pipeline)
+        return self.touched(plan.uri, answer)
 
     def wish(self, layout: Layout) -> Wish:
         """What is wanted. A field that the strategy does not use may be filled in, as in a form; it is left out."""
@@ -143,8 +144,8 @@ class CheckpointRestoreOperator(CheckpointOperator):
     ``recover_from`` in the answer is ``latest``: a job that is retried goes on where it was, not at the point of
     recovery again. Called again in the same run (a retry, a lost worker), it opens no second timeline.
 
-    Answers with ``timeline``, ``checkpoint_id``, ``recover_from``, ``uri``, ``store``, ``pipeline``, ``epoch`` and
-    ``abandoned`` (ids).
+    Answers with ``timeline``, ``checkpoint_id``, ``recover_from``, ``uri``, ``store``, ``pipeline``, ``epoch``,
+    ``abandoned`` (ids) and ``applied``.
 
     A checkpoint directory that Spark wrote itself has no timelines. It is copied as it was after the batch, to
     ``target``; the answer then has ``checkpoint_location``, with which the query is started again. The query must not
@@ -169,6 +170,7 @@ class CheckpointRestoreOperator(CheckpointOperator):
         *("checkpoint_id", "reason", "depth", "if_writer_alive", "alive_within", "only_plan"),
         *("target", "file_sink", "batch_folders"),
     )
+    changes_checkpoints = True
 
     def __init__(
         self,
@@ -208,7 +210,8 @@ class CheckpointRestoreOperator(CheckpointOperator):
         if layout.name == "structured_streaming":
             from airflow_provider_checkpoint.operators._spark_directories import go_back_in
 
-            return go_back_in(self, layout, context)
+            gone_back = go_back_in(self, layout, context)
+            return self.touched(gone_back["uri"], gone_back)
         now = datetime.now(UTC)
         heed_writer(self, layout, self.if_writer_alive, self.alive_within)
         plan = plan_restore(layout, choose(layout, self._wish(layout), now=now))
@@ -218,7 +221,7 @@ class CheckpointRestoreOperator(CheckpointOperator):
             mark = f"{RESTORE_MARK}{mark_of(context)}/{FRESH if plan.checkpoint_id is None else plan.checkpoint_id}"
             opened = Executor(layout, by=who(context)).restore(plan, reason=self.reason, mark=mark)
         self.log_table(lambda console: show(plan, opened, console), now)
-        return {
+        answer = {
             "timeline": "" if opened is None else str(opened.number),
             "checkpoint_id": "" if plan.checkpoint_id is None else str(plan.checkpoint_id),
             # The new timeline has nothing newer than the checkpoint, so that the latest is the one gone back to.
@@ -230,7 +233,9 @@ class CheckpointRestoreOperator(CheckpointOperator):
             "abandoned": [str(each) for each in plan.abandons],
             "checkpoint_location": "",
             "restored_at": now.isoformat(),
+            "applied": opened is not None,
         }
+        return self.touched(plan.uri, answer)
 
     def _wish(self, layout: Layout) -> Wish:
         from airflow_provider_checkpoint.exceptions import ConfigurationError

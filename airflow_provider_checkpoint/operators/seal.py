@@ -24,6 +24,7 @@ class CheckpointSealOperator(CheckpointOperator):
     """
 
     template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "checkpoint_ids")
+    changes_checkpoints = True
 
     def __init__(self, *, checkpoint_ids: Sequence[str | int] | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -41,8 +42,9 @@ class CheckpointSealOperator(CheckpointOperator):
             raise CheckpointNotFoundError("no batch is committed yet", subject=layout.blobs.uri)
         seals = [seal(layout, checkpoint_id) for checkpoint_id in ids]
         self.log.info("sealed %s", ", ".join(f"batch {each.batch} ({len(each.files)} files)" for each in seals))
-        return {
+        answer = {
             "sealed": [str(each.batch) for each in seals],
             "files": sum(len(each.files) for each in seals),
             "bytes": sum(file.size for each in seals for file in each.files),
         }
+        return self.touched(layout.blobs.uri, answer)

@@ -11,6 +11,12 @@ from airflow_provider_checkpoint.assets import announce, facts_of
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 from airflow_provider_checkpoint.links.checkpoint import CheckpointPageLink
 from airflow_provider_checkpoint.operators._base import with_defaults
+from airflow_provider_checkpoint.operators._lineage import LineageMixin
+from airflow_provider_checkpoint.operators._spark_engine import (
+    hand_credentials,
+    require_spark_connection,
+    with_runtime,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +33,7 @@ FRESH = "fresh"
 _FIRST_TRY = "checkpoint_first_try"
 
 
-class CheckpointSparkSubmitOperator(SparkSubmitOperator):
+class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
     """
     A ``SparkSubmitOperator`` for a checkpointed job: tells it where its checkpoints are and where to start.
 
@@ -57,6 +63,7 @@ class CheckpointSparkSubmitOperator(SparkSubmitOperator):
         *("pipeline", "checkpoint_conn_id", "recover_from", "if_writer_alive"),
     )
     operator_extra_links = (CheckpointPageLink(),)
+    changes_checkpoints = True
 
     def __init__(
         self,
@@ -88,7 +95,7 @@ class CheckpointSparkSubmitOperator(SparkSubmitOperator):
         from airflow_provider_checkpoint.lifecycle.liveness import newest_readable
         from airflow_provider_checkpoint.operators.recovery import heed_writer
 
-        self._require_spark_connection()
+        require_spark_connection(self.hook, self._conn_id)
         layout = self._layout()
         heed_writer(self, layout, self.if_writer_alive, self.alive_within)
         start = self._start(context, layout)
@@ -98,7 +105,7 @@ class CheckpointSparkSubmitOperator(SparkSubmitOperator):
             *map(str, self.application_args or []),
         ]
         if self.ship_runtime:
-            self._add_runtime()
+            self.py_files = with_runtime(self.py_files)
         self.log.info("starting pipeline %s from %s", self.pipeline, start)
         super().execute(context)
         newest = newest_readable(layout)
@@ -106,6 +113,7 @@ class CheckpointSparkSubmitOperator(SparkSubmitOperator):
             return {"checkpoint_id": "", "epoch": "", "timeline": "", "uri": layout.blobs.uri}
         facts = facts_of(newest, uri=layout.blobs.uri, pipeline=self.pipeline)
         announce(context, self.outlets, facts)
+        self.touched(layout.blobs.uri, facts)
         return facts
 
     def _layout(self) -> Layout:
@@ -132,35 +140,8 @@ class CheckpointSparkSubmitOperator(SparkSubmitOperator):
             memory.set(_FIRST_TRY, {"recover_from": self.recover_from, "timeline": newest})
         return str(wanted)
 
-    def _add_runtime(self) -> None:
-        from airflow_provider_checkpoint.spark.runtime_zip import spark_runtime_zip
-
-        runtime = str(spark_runtime_zip())
-        self.py_files = runtime if not self.py_files else f"{self.py_files},{runtime}"
-
-    def _require_spark_connection(self) -> None:
-        from airflow.sdk.exceptions import AirflowNotFoundException
-
-        from airflow_provider_checkpoint.exceptions import ConfigurationError
-
-        try:
-            self.hook.get_connection(self._conn_id)
-        except AirflowNotFoundException:
-            raise ConfigurationError(
-                f"there is no Spark connection {self._conn_id!r}",
-                hint="Without one the job would go to YARN. Add it: type spark, host local[2], spark://... or yarn.",
-            ) from None
-
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()
         if self.ship_credentials:
-            from airflow_provider_checkpoint.exceptions import ConfigurationError
-
-            if hook._connection["deploy_mode"] == "cluster" or hook._is_kubernetes or hook._is_yarn:  # noqa: SLF001
-                raise ConfigurationError(
-                    "ship_credentials works in local and client mode only",
-                    hint="On a cluster they would stand in the configuration of the application, for all to read.",
-                )
-            # Not in env_vars of the task, which are shown as rendered templates.
-            hook._env_vars = {**(self.env_vars or {}), **self.hook.job_environment()}  # noqa: SLF001 - it has no other way
+            hand_credentials(hook, self.hook, self.env_vars)
         return hook

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_checkpoint.operators import _values
-from airflow_provider_checkpoint.operators._base import CheckpointOperator, push
+from airflow_provider_checkpoint.operators._base import push
+from airflow_provider_checkpoint.operators._spark_engine import EngineOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,18 +17,19 @@ if TYPE_CHECKING:
 
     from airflow_provider_checkpoint.layouts import Layout
     from airflow_provider_checkpoint.lifecycle.validation import ValidationResult
-    from airflow_provider_checkpoint.model import CheckpointId, Depth
+    from airflow_provider_checkpoint.model import Depth
 
 #: Findings that an XCom carries; the ledger in the store has all.
 _SHOWN = 20
 
 
-class CheckpointValidateOperator(CheckpointOperator):
+class CheckpointValidateOperator(EngineOperator):
     """
     Prove that checkpoints can be restored, and note what was found in the ledger of the store.
 
     Answers with ``valid``, ``invalid``, ``left`` (counts), ``invalid_ids``, ``findings``, ``newest_valid`` and
-    ``bytes_read``. A store that does not answer fails the task with an error that is worth a retry.
+    ``bytes_read``. A store that does not answer fails the task with an error that is worth a retry. Where one worker is
+    not enough, ``engine="spark"`` reads with a cluster and answers the same; see :class:`EngineOperator` for the rest.
 
     :param checkpoint_ids: which ones; without, all. (templated)
     :param rolling: begin with what was proven longest ago, for as long as the budget lasts. (templated)
@@ -36,11 +38,11 @@ class CheckpointValidateOperator(CheckpointOperator):
     :param budget_bytes: begin no further checkpoint once so much was read, such as ``5GB``. (templated)
     :param budget: begin no further checkpoint after so long, such as ``10m``. (templated)
     :param fail_on_invalid: whether an invalid checkpoint fails the task; its answer is there in any case. (templated)
-    :param threads: how many objects are read at once.
+    :param threads: how many objects are read at once by the local engine.
     """
 
     template_fields: Sequence[str] = (
-        *CheckpointOperator.template_fields,
+        *EngineOperator.template_fields,
         "checkpoint_ids",
         "rolling",
         "sample",
@@ -76,18 +78,14 @@ class CheckpointValidateOperator(CheckpointOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_checkpoint.cli.verbs.validate import show
         from airflow_provider_checkpoint.exceptions import CorruptError, StoreUnavailableError
-        from airflow_provider_checkpoint.lifecycle.validation import Budget, validate_many
 
         layout = self.open()
         depth = _values.depth(self.depth)
-        ids = self._selection(layout, depth)
-        span = _values.span("budget", self.budget)
-        budget = Budget(_values.size("budget_bytes", self.budget_bytes), None if span is None else span.total_seconds())
-        found = validate_many(layout, ids, depth, width=self.threads, budget=budget)
+        found, left = self._ask_spark(layout, depth) if self.on_spark else self._validate(layout, depth)
         # A folder without a manifest is a checkpoint that is being written, or was never committed: nothing to prove.
         results = [result for result in found if self.checkpoint_ids or not result.missing]
-        self.log_table(lambda console: show(results, depth, len(ids) - len(found), console), datetime.now(UTC))
-        answer = _answer(results, left=len(ids) - len(found))
+        self.log_table(lambda console: show(results, depth, left, console), datetime.now(UTC))
+        answer = self.touched(layout.blobs.uri, _answer(results, left=left))
         self._tell_invalid(layout)
         unproven = [result for result in results if not result.proven]
         if unproven:
@@ -113,20 +111,36 @@ class CheckpointValidateOperator(CheckpointOperator):
         invalid = sum(each in ledger and not ledger[each].valid for each in layout.candidates())
         metrics.gauge("invalid_count", invalid, **self.tags)
 
-    def _selection(self, layout: Layout, depth: Depth) -> list[CheckpointId]:
-        from airflow_provider_checkpoint.lifecycle.records import read_ledger
-        from airflow_provider_checkpoint.lifecycle.validation import least_recently_proven, sample
+    def _validate(self, layout: Layout, depth: Depth) -> tuple[Sequence[ValidationResult], int]:
+        from airflow_provider_checkpoint.lifecycle.validation import Budget, select, validate_many
 
-        named = _values.words("checkpoint_ids", self.checkpoint_ids)
+        ids = select(
+            layout,
+            depth,
+            named=_values.words("checkpoint_ids", self.checkpoint_ids),
+            size=_values.number("sample", self.sample),
+            rolling=_values.flag("rolling", self.rolling),
+        )
+        span = _values.span("budget", self.budget)
+        budget = Budget(_values.size("budget_bytes", self.budget_bytes), None if span is None else span.total_seconds())
+        found = validate_many(layout, ids, depth, width=self.threads, budget=budget)
+        return found, len(ids) - len(found)
+
+    def _ask_spark(self, layout: Layout, depth: Depth) -> tuple[Sequence[ValidationResult], int]:
+        told = ["--depth", depth.value]
+        named = [str(layout.parse_id(word)) for word in _values.words("checkpoint_ids", self.checkpoint_ids)]
+        size, rolling = _values.number("sample", self.sample), _values.flag("rolling", self.rolling)
         if named:
-            return [layout.parse_id(word) for word in named]
-        candidates = layout.candidates()
-        size = _values.number("sample", self.sample)
-        if size is not None:
-            return sample(candidates, size)
-        if _values.flag("rolling", self.rolling):
-            return least_recently_proven(candidates, read_ledger(layout.blobs, layout), depth)
-        return candidates[::-1]
+            told += [part for each in named for part in ("--checkpoint-id", each)]
+        elif size is not None:
+            told += ["--sample", str(size)]
+        elif rolling:
+            told += ["--rolling"]
+        most, span = _values.size("budget_bytes", self.budget_bytes), _values.span("budget", self.budget)
+        told += [] if most is None else ["--budget-bytes", str(most)]
+        told += [] if span is None else ["--budget-seconds", str(span.total_seconds())]
+        answer = self.ask_spark(layout, "validate", told)
+        return answer.results, answer.selected - len(answer.results)
 
 
 def _answer(results: Sequence[ValidationResult], *, left: int) -> dict[str, Any]:

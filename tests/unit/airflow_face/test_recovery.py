@@ -194,6 +194,7 @@ def test_going_back_opens_a_timeline_after_the_checkpoint(run_task, orders):
         "epoch": "3",
         "abandoned": ["4", "5"],
         "checkpoint_location": "",
+        "applied": True,
     }
     [opened] = timelines()
     assert (opened.number, opened.fork_epoch, opened.reason) == (2, 3, "a test")
