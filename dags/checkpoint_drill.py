@@ -28,8 +28,12 @@ with DAG(
         # What the watcher saw is in the payload of its event; the job's own outlet tells the same without one.
         # Events that had to wait come along, too; the newest counts.
         checkpoint_ids="{% set events = triggering_asset_events.values() | first %}"
+        "{% if events %}"
         "{% set extra = (events | sort(attribute='timestamp') | last).extra %}"
-        "{{ (extra.get('payload') or extra)['checkpoint_id'] }}",
+        "{{ (extra.get('payload') or extra)['checkpoint_id'] }}"
+        "{% endif %}",
+        # Started by hand there is no event: the newest.
+        sample=1,
         depth="restore",
         retries=1,
         retry_delay=timedelta(seconds=30),

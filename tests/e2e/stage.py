@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,16 @@ class Stage:
         data[len(data) // 2] ^= 1
         layout.blobs.replace(key, bytes(data))
         return str(newest.id)
+
+    def drivers(self) -> list[int]:
+        """Processes of Spark jobs that write to this store."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                if "--store" in words and any(self.store in word for word in words):
+                    found.append(int(entry.name))
+        return found
 
     def differences(self) -> list[str]:
         return orders.differences(self.landing, self.tables)

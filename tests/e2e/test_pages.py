@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
-from tests.e2e.browsing import DESKTOP, NARROW, Surfer, chromium, fits
+from tests.e2e.browsing import DESKTOP, NARROW, Surfer, fits
 from tests.unit.cli import making
 
 if TYPE_CHECKING:
@@ -22,14 +22,6 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("airflow")]
 
 RECOVERY = "checkpoint_recovery"
 STORE = "/checkpoints/store/pages"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import pytest
 
+from airflow_provider_checkpoint.exceptions import CheckpointNotFoundError
 from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
 from tests.e2e.stage import Stage
 
@@ -13,6 +15,22 @@ from tests.e2e.stage import Stage
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("airflow")]
 
 RECOVERY = "checkpoint_recovery"
+
+
+def wait_until(happened, patience=300.0):
+    deadline = time.monotonic() + patience
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.5)
+
+
+def committed(stage):
+    """All checkpoints that have a manifest, in their order."""
+    layout, found = stage.layout, []
+    for each in layout.candidates():
+        with suppress(CheckpointNotFoundError):
+            found.append(layout.load(each))
+    return found
 
 
 def test_the_dags_load_without_errors(airflow):
@@ -82,6 +100,39 @@ def test_a_rejection_changes_nothing(airflow, stage):
     assert airflow.wait_for_run(RECOVERY, run) == "success"
     assert airflow.tasks(RECOVERY, run)["approve"] == "skipped"
     assert airflow.xcom(RECOVERY, run, "select")["checkpoint_id"]
+
+
+def test_a_recovery_outlives_its_scheduler_and_its_worker(airflow, stage):
+    """The Spark driver outlives the worker that started it, so the next try finds a writer that is still at work."""
+    stage.more_orders(3)
+    stage.run_pipeline()
+    stage.damage_newest()
+    stage.more_orders(40)
+
+    run = stage.start_recovery()
+    question = airflow.wait_for_question(RECOVERY, run, "approve")
+    for component in ("scheduler", "triggerer"):
+        airflow.kill(component)
+        airflow.start(component)
+    assert airflow.answer(RECOVERY, run, "approve", question["options"][0]).is_success
+
+    restarted = f"recovery__{run}"
+    airflow.wait_for_task(RECOVERY, run, "restart", "success")
+    airflow.wait_for_task("orders_pipeline", restarted, "run", "running")
+    restored = int(airflow.xcom(RECOVERY, run, "restore")["timeline"])
+    wait_until(lambda: committed(stage)[-1].timeline > restored)
+    airflow.kill("scheduler")
+    assert stage.drivers(), "the driver has died with its worker: this test tries nothing"
+    airflow.start("scheduler")
+
+    assert airflow.wait_for_run("orders_pipeline", restarted) == "success"
+    assert airflow.wait_for_run(RECOVERY, run) == "success"
+    wait_until(lambda: not stage.drivers())
+    assert stage.differences() == []
+    # One line of descent, and nobody has added to a timeline that another had taken over.
+    line = [each for each in committed(stage) if each.timeline > restored]
+    assert [each.epoch for each in line] == sorted({each.epoch for each in line})
+    assert [each.timeline for each in line] == sorted(each.timeline for each in line)
 
 
 def test_maintenance_proves_prunes_and_reports_what_cannot_be_restored(airflow, stage):

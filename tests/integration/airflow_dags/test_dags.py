@@ -1,0 +1,125 @@
+"""Each DAG by ``dag.test()``, which ``airflow dags test`` calls, with lineage written by OpenLineage's own client."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_checkpoint.layouts import open_store
+from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "dags" / "jobs"))
+
+import clicks_stream  # noqa: E402 - it is a job
+import orders  # noqa: E402 - it lives beside the job, where spark-submit finds it
+
+# They share a store and go from one to the next: what the first has written, the others look after.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("dags")]
+
+
+class Place:
+    """A folder with an Airflow that nobody has started, a store, and orders that have landed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store, self.landing, self.tables = folder / "store", folder / "landing", folder / "tables"
+        self.lineage = folder / "lineage.jsonl"
+        self.store.mkdir()
+        settings = {
+            "AIRFLOW_HOME": str(folder / "home"),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                {"type": "file", "log_file_path": str(self.lineage), "append": True}
+            ),
+            "AIRFLOW_CONN_CHECKPOINT_DEFAULT": json.dumps({"conn_type": "checkpoint_store", "host": str(self.store)}),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        mine = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        self.environment = mine | settings | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+    def airflow(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "airflow", *words],
+            env=self.environment,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def run_dag(self, dag_id: str, conf: dict[str, object]) -> str:
+        """Run a DAG to its end; answers with its log."""
+        done = self.airflow("dags", "test", dag_id, "--conf", json.dumps(conf))
+        text = done.stdout + done.stderr
+        assert done.returncode == 0, text[-6000:]
+        return text
+
+    def lineage_of(self, job: str) -> dict[str, object]:
+        """What OpenLineage was last told of a task that has ended."""
+        events = [json.loads(line) for line in self.lineage.read_text().splitlines()]
+        return next(e for e in reversed(events) if e["job"]["name"] == job and e["eventType"] != "START")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    made = Place(tmp_path_factory.mktemp("dags"))
+    done = made.airflow("db", "migrate")
+    assert done.returncode == 0, done.stderr[-3000:]
+    orders.generate(made.landing, files=3, orders=100, seed=3, customers=50)
+    made.run_dag("orders_pipeline", {"input": str(made.landing), "output": str(made.tables), "files_per_epoch": 1})
+    return made
+
+
+def layout_of(place: Place):
+    return open_store(str(place.store), pipeline="orders", layout="partitioned")
+
+
+def test_the_pipeline_takes_in_all_orders_and_its_lineage_names_the_checkpoint(place):
+    assert orders.differences(place.landing, place.tables) == []
+    event = place.lineage_of("orders_pipeline.run")
+    newest = str(layout_of(place).candidates()[-1])
+    [dataset] = event["outputs"]
+    assert (dataset["namespace"], dataset["name"]) == ("file", f"{place.store}/orders")
+    assert dataset["facets"]["version"]["datasetVersion"] == newest
+    facet = event["run"]["facets"]["checkpoint"]
+    assert (facet["pipeline"], facet["checkpointId"], facet["epoch"]) == ("orders", newest, 3)
+
+
+def test_the_drill_started_by_hand_restores_the_newest(place):
+    log = place.run_dag("checkpoint_drill", {})
+    assert str(layout_of(place).candidates()[-1]) in log
+
+
+def test_maintenance_looks_after_every_pipeline_of_the_store(place):
+    conf = {"policy": {"keep_last": 2, "min_age": "0s"}}
+    place.run_dag("checkpoint_maintenance", conf)
+    assert len(layout_of(place).candidates()) == 2
+    facet = place.lineage_of("checkpoint_maintenance.care.prune")["run"]["facets"]["checkpoint"]
+    assert (facet["removed"], facet["kept"]) == (1, 2)
+
+
+def test_a_recovery_without_approval_opens_a_timeline_after_the_point(place):
+    older, _ = layout_of(place).candidates()
+    conf = {"strategy": "id", "checkpoint": str(older), "approval": False, "restart_dag": None, "reason": "a test"}
+    place.run_dag("checkpoint_recovery", conf)
+    assert read_timelines(layout_of(place).blobs)[-1].fork_checkpoint == older
+    assert place.lineage_of("checkpoint_recovery.restore")["run"]["facets"]["checkpoint"]["checkpointId"] == str(older)
+
+
+def test_a_plain_streaming_query_is_run_and_sealed(place):
+    landing, directory = place.folder / "clicks", place.store / "clicks"
+    clicks_stream.generate(landing, files=2)
+    conf = {"input": str(landing), "output": str(place.folder / "pages"), "checkpoint_location": str(directory)}
+    place.run_dag("clicks_stream", conf)
+    newest = open_store(str(directory)).candidates()[-1]
+    outputs = place.lineage_of("clicks_stream.seal")["outputs"]
+    assert [each["name"] for each in outputs] == [str(directory)]
+    assert open_store(str(directory)).load(newest)
