@@ -27,7 +27,7 @@ with DAG(
         pipeline="orders",
         # What the watcher saw is in the payload of its event; the job's own outlet tells the same without one.
         # Events that had to wait come along, too; the newest counts.
-        checkpoint_ids="{% set events = triggering_asset_events.values() | first %}"
+        checkpoint_ids="{% set events = triggering_asset_events.values() | sum(start=[]) %}"
         "{% if events %}"
         "{% set extra = (events | sort(attribute='timestamp') | last).extra %}"
         "{{ (extra.get('payload') or extra)['checkpoint_id'] }}"

@@ -97,3 +97,6 @@ class SealingListener(StreamingQueryListener):
             except CheckpointError as error:
                 # The query goes on without: an unsealed batch is proven by Spark's own checksums.
                 log.warning("batch %d was not sealed: %s", batch, error)
+            except Exception:
+                # Whatever it is, it must not end this thread: the next batch may be another matter.
+                log.exception("batch %d was not sealed", batch)

@@ -32,9 +32,6 @@ Value = TypeVar("Value")
 MAX_U32 = 2**32 - 1
 MAX_U64 = 2**64 - 1
 
-#: An empty state: the header and two counts of zero. Nothing shorter is a checkpoint.
-MIN_SIZE = 32
-
 #: Neither written nor, unless lenient, read beyond these. The format could; no pipeline has such names or so many.
 MAX_NAME_BYTES = 1024 * 1024
 MAX_ENTRIES = 1_000_000
