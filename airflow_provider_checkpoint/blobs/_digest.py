@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_checkpoint.blobs._anew import anew
+
 if TYPE_CHECKING:
     from airflow_provider_checkpoint.blobs._protocol import BlobStore
 
@@ -18,9 +20,13 @@ class Digest:
 
 def sha256_of(store: BlobStore, key: str, *, start: int = 0, length: int | None = None) -> Digest:
     """Digest and size of an object, or of a range of it; raises BlobNotFoundError if it is not there."""
-    digest = hashlib.sha256()
-    size = 0
-    for chunk in store.stream(key, start=start, length=length):
-        digest.update(chunk)
-        size += memoryview(chunk).nbytes
-    return Digest(digest.hexdigest(), size)
+
+    def whole() -> Digest:
+        digest = hashlib.sha256()
+        size = 0
+        for chunk in store.stream(key, start=start, length=length):
+            digest.update(chunk)
+            size += memoryview(chunk).nbytes
+        return Digest(digest.hexdigest(), size)
+
+    return anew(whole)

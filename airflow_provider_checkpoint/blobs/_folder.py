@@ -63,12 +63,14 @@ class FolderView(BlobStore):
         return self._inner.replace(self._full(key), body, expected=expected)
 
     def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
-        for info in self._inner.list(self._prefix + check_folder(folder), temporary=temporary):
-            yield replace(info, key=info.key.removeprefix(self._prefix))
+        prefix = self._prefix
+        # Not by replace(): a listing may be of millions.
+        for info in self._inner.list(prefix + check_folder(folder), temporary=temporary):
+            yield BlobInfo(info.key.removeprefix(prefix), info.size, info.modified, info.version)
 
     def folders(self, folder: str = "") -> Iterator[str]:
         return self._inner.folders(self._prefix + check_folder(folder))
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         outcomes = self._inner.delete([self._full(key) for key in keys])
-        return [replace(outcome, key=outcome.key.removeprefix(self._prefix)) for outcome in outcomes]
+        return [Deletion(outcome.key.removeprefix(self._prefix), outcome.error) for outcome in outcomes]

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1024 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+#: A folder that is only passed through need not be opened for reading, where the system has a word for that.
+_PASSAGE = _FOLDER | getattr(os, "O_PATH", 0)
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 #: What opening a folder raises if it is missing, or is a link or a file: in a listing it is empty.
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
@@ -218,7 +220,8 @@ class LocalBlobs(BlobStore):
         with self._errors(folder), contextlib.suppress(*_NO_FOLDER), self._walk(folder.removesuffix("/")) as fd:
             with os.scandir(fd) as entries:
                 names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-            yield from names
+            # In the order in which object stores give them, so that whoever sorts them has little to do.
+            yield from sorted(names)
 
     def _scan(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
         """Every regular file below a folder. One open descriptor per level, so memory does not grow with the count."""
@@ -292,13 +295,24 @@ class LocalBlobs(BlobStore):
 
     @contextlib.contextmanager
     def _open_file(self, key: str) -> Iterator[int]:
-        folder, _, name = check_key(key).rpartition("/")
-        with self._walk(folder) as folder_fd:
-            fd = os.open(name, _FILE, dir_fd=folder_fd)
+        fd = self._reach(key)
         try:
             if not stat_module.S_ISREG(os.fstat(fd).st_mode):
-                raise FileNotFoundError(errno.ENOENT, "not a regular file", name)
+                raise FileNotFoundError(errno.ENOENT, "not a regular file", key)
             yield fd
+        finally:
+            os.close(fd)
+
+    def _reach(self, key: str) -> int:
+        """A descriptor of a file, reached as in ``_walk``, but without its ceremony: a proof opens very many."""
+        *folders, name = check_key(key).split("/")
+        fd = os.open(self._root, _PASSAGE & ~os.O_NOFOLLOW)
+        try:
+            for folder in folders:
+                inner = os.open(folder, _PASSAGE, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            return os.open(name, _FILE, dir_fd=fd)
         finally:
             os.close(fd)
 

@@ -18,6 +18,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from airflow_provider_checkpoint.blobs import _fork
+from airflow_provider_checkpoint.blobs._anew import anew
 from airflow_provider_checkpoint.blobs._body import Body
 from airflow_provider_checkpoint.blobs._feed import feed
 from airflow_provider_checkpoint.blobs._object_errors import translate
@@ -107,32 +108,43 @@ class ObjectBlobs(BlobStore):
     # -- read ----------------------------------------------------------------------------------------------------
 
     def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return b"".join(bytes(chunk) for chunk in self.stream(key, start=start, length=length))
+        return anew(lambda: b"".join(bytes(chunk) for chunk in self.stream(key, start=start, length=length)))
 
     def stream(self, key: str, *, start: int = 0, length: int | None = None) -> Iterator[Buffer]:
         check_key(key)
-        if length is not None or start > 0:
-            # A range that starts past the end, be it at the first byte of an empty object, is an error to the store but
-            # an empty answer to us.
+        if length == 0 or start > 0:
+            # A range that starts past the end is an error to the store but an empty answer to us.
             size = self._require(key).size
             if length == 0 or start >= size:
                 return
         yield from self._resuming(key, start, None if length is None else start + length)
 
     def _resuming(self, key: str, start: int, stop: int | None) -> Iterator[Buffer]:
-        """Stream a range; if the connection breaks, go on where it broke, of the same version or not at all."""
+        """Stream a range; if the connection breaks, go on where it broke, of the same version or not at all.
+
+        From the first byte on, the range is asked for only if the object turns out to be much larger. Nearly all that
+        is read with a limit is small, and a range of an empty object would be an error to the store.
+        """
         pauses = self._backoff.pauses()
         version: str | None = None
+        ranged = False
         while True:
             try:
                 with self._errors(key, conditional=version is not None):
-                    options = _range_options(start, stop, version)
+                    options = _range_options(start, stop if ranged or start else None, version)
                     result = obstore.get(self._store, key, options=options)
                     version = result.meta["e_tag"]
-                    stop = result.range[1]
+                    size = result.range[1]
+                    if stop is not None and size > max(stop, start + _READ_CHUNK):
+                        ranged = True
+                        continue
+                    stop = size if stop is None else min(stop, size)
                     for chunk in result.stream(min_chunk_size=_READ_CHUNK):
-                        start += len(chunk)
-                        yield chunk
+                        piece = chunk if start + len(chunk) <= stop else memoryview(chunk)[: stop - start]
+                        start += len(piece)
+                        yield piece
+                        if start == stop:
+                            return
                     if start == stop:
                         return
                     raise StoreUnavailableError(f"the store sent {stop - start} bytes too few", subject=self._name(key))
@@ -224,9 +236,9 @@ class ObjectBlobs(BlobStore):
     def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         prefix = check_folder(folder) or None
         with self._errors(folder):
-            for chunk in obstore.list(self._store, prefix, chunk_size=_LIST_CHUNK):
-                for meta in chunk:
-                    if temporary in (None, is_temporary(meta["path"])):
+            for page in obstore.list(self._store, prefix, chunk_size=_LIST_CHUNK):
+                for meta in page:
+                    if temporary is None or is_temporary(meta["path"]) is temporary:
                         yield _info(meta)
 
     def folders(self, folder: str = "") -> Iterator[str]:

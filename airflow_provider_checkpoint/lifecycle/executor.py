@@ -40,8 +40,9 @@ from airflow_provider_checkpoint.lifecycle.pruning import (
     needed_artifacts,
     require_readable,
 )
-from airflow_provider_checkpoint.lifecycle.restoring import require_restorable, restored_by
+from airflow_provider_checkpoint.lifecycle.restoring import require_restorable, require_still_there, restored_by
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
+from airflow_provider_checkpoint.lifecycle.side_by_side import streaming
 from airflow_provider_checkpoint.lifecycle.spans import format_span
 from airflow_provider_checkpoint.lifecycle.sweeping import mark_purging, unmark
 from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.model import CheckpointId, Pin, Timeline
 
 _BATCH = 1_000
+_BATCHES_AT_ONCE = 8
 
 
 class Executor:
@@ -299,7 +301,7 @@ class Executor:
         self._check_fresh(plan)
         opened = restored_by(self._blobs, mark)
         if opened is not None:
-            return opened
+            return require_still_there(self._layout, opened)
         start = require_restorable(self._layout, plan)
         run = self._begin("restore", plan.model_dump(mode="json", exclude={"abandons"}) | {"reason": reason})
         holder = open_timeline(
@@ -311,6 +313,7 @@ class Executor:
             owner=self._by,
             reason=reason,
         )
+        require_still_there(self._layout, holder.timeline)
         if start is not None:
             # Only a hint, but one that readers of other programs follow.
             self._layout.move_pointer(start.id)
@@ -399,9 +402,16 @@ class Executor:
             )
 
     def _delete(self, keys: Sequence[str]) -> list[Outcome]:
+        batches = [keys[start : start + _BATCH] for start in range(0, len(keys), _BATCH)]
+        # Side by side, because a store takes one request at a time for each and answers it slowly.
+        answers = (
+            streaming(self._blobs.delete, batches, width=_BATCHES_AT_ONCE)
+            if batches[1:]
+            else map(self._blobs.delete, batches)
+        )
         outcomes = []
-        for start in range(0, len(keys), _BATCH):
-            for deletion in self._blobs.delete(keys[start : start + _BATCH]):
+        for answer in answers:
+            for deletion in answer:
                 message = "deleted" if deletion.error is None else str(deletion.error)
                 outcomes.append(Outcome(subject=deletion.key, done=deletion.deleted, message=message))
         return outcomes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_checkpoint.lifecycle.records import Proof, read_ledger, read_pins
 from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
 from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
-from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, read_trash
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, TrashReader
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Pin, Severity, SinkState, Timeline
 
 if TYPE_CHECKING:
@@ -54,9 +54,10 @@ def survey(layout: Layout) -> Survey:
     The trash is looked at before and after the manifests, so that a checkpoint that is pruned or undeleted meanwhile is
     seen in one place or the other.
     """
-    trash = {entry.checkpoint_id: entry for entry in read_trash(layout)}
+    reader = TrashReader(layout)
+    trash = {entry.checkpoint_id: entry for entry in reader.read()}
     found = side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates())
-    trash |= {entry.checkpoint_id: entry for entry in read_trash(layout)}
+    trash |= {entry.checkpoint_id: entry for entry in reader.read()}
     timelines = read_timelines(layout.blobs)
     known = tuple(known for known in found if known is not None)
     live = {each.id for each in known}

@@ -18,10 +18,10 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain, groupby
-from typing import IO, TYPE_CHECKING
+from itertools import chain
+from typing import IO, TYPE_CHECKING, TypeAlias
 
-from airflow_provider_checkpoint.blobs import BlobInfo, check_key, is_temporary
+from airflow_provider_checkpoint.blobs import check_key, is_temporary
 from airflow_provider_checkpoint.exceptions import InvalidKeyError, NoEvidenceError
 from airflow_provider_checkpoint.layouts._protocol import Named, Role
 from airflow_provider_checkpoint.lifecycle.facts import look_at
@@ -29,10 +29,10 @@ from airflow_provider_checkpoint.lifecycle.plans import OrphanDecision, OrphanPl
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.side_by_side import streaming
 from airflow_provider_checkpoint.lifecycle.spans import format_size, format_span
-from airflow_provider_checkpoint.lifecycle.trash import read_trash
+from airflow_provider_checkpoint.lifecycle.trash import TrashReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from datetime import datetime
 
     from airflow_provider_checkpoint.layouts._protocol import Layout
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 #: Examples of objects that are not deleted, per decision, so that a plan explains itself.
 _EXAMPLES = 5
 _BATCH = 5_000
+_PARTS = 64
+
+#: One object of a listing that waits on disk: key, size, time, version, and whether its name is that of an artifact.
+_Listed: TypeAlias = "tuple[str, int, datetime | None, str | None, bool]"
 
 
 # -- pure --------------------------------------------------------------------------------------------------------
@@ -50,16 +54,22 @@ class KeySet:
     """A set of names in eight bytes each. May claim to hold a name it does not; never denies one it does."""
 
     def __init__(self, keys: Iterable[str] = (), *, hashes: Iterable[int] = ()) -> None:
-        ordered = sorted(chain(map(_hash, keys), hashes))
-        self._hashes = array("Q", (value for value, _ in groupby(ordered)))
+        parts = [array("Q") for _ in range(_PARTS)]
+        for value in chain(map(_hash, keys), hashes):
+            parts[value % _PARTS].append(value)
+        # Sorted part by part: while it is sorted, each number takes five times the room.
+        for place, part in enumerate(parts):
+            parts[place] = array("Q", sorted(set(part)))
+        self._parts = parts
 
     def __contains__(self, key: str) -> bool:
         wanted = _hash(key)
-        index = bisect_left(self._hashes, wanted)
-        return index < len(self._hashes) and self._hashes[index] == wanted
+        part = self._parts[wanted % _PARTS]
+        index = bisect_left(part, wanted)
+        return index < len(part) and part[index] == wanted
 
     def __len__(self) -> int:
-        return len(self._hashes)
+        return sum(map(len, self._parts))
 
 
 def _hash(key: str) -> int:
@@ -145,11 +155,16 @@ def question_about(deletions: int, size: int, artifacts: int, safety: Safety) ->
 # -- on the store ------------------------------------------------------------------------------------------------
 
 
-def plan_orphans(layout: Layout, *, now: datetime, safety: Safety = SAFE) -> OrphanPlan:
-    """Search a store for orphans. Changes nothing."""
+def plan_orphans(
+    layout: Layout, *, now: datetime, safety: Safety = SAFE, read: ReadReferences | None = None
+) -> OrphanPlan:
+    """Search a store for orphans. Changes nothing.
+
+    :param read: reads the manifests, if not this process shall.
+    """
     with tempfile.TemporaryFile() as spool:
         seen = _list_into(spool, layout)
-        evidence = gather_evidence(layout)
+        evidence = gather_evidence(layout, read=read)
         if seen[Role.ARTIFACT] and not evidence.manifests:
             raise NoEvidenceError(
                 f"{seen[Role.ARTIFACT]} artifacts but not one readable manifest",
@@ -159,7 +174,29 @@ def plan_orphans(layout: Layout, *, now: datetime, safety: Safety = SAFE) -> Orp
         return _plan(layout, _read_from(spool), evidence, seen[Role.ARTIFACT], now=now, safety=safety)
 
 
-def gather_evidence(layout: Layout) -> Evidence:
+@dataclass(frozen=True, slots=True)
+class References:
+    """What one manifest names."""
+
+    checkpoint_id: CheckpointId
+    hashes: array[int] | None
+    """The artifacts, eight bytes each; None if the manifest cannot be read."""
+
+
+#: From ids to what their manifests name, in the same order; None for an id without a manifest. Raises if the store
+#: could not be asked: what could not be read must not count as naming nothing.
+ReadReferences: TypeAlias = "Callable[[Sequence[CheckpointId]], Iterable[References | None]]"
+
+
+def references_of(layout: Layout, checkpoint_id: CheckpointId) -> References | None:
+    """Read one manifest; None if there is none."""
+    known = look_at(layout, checkpoint_id)
+    if known is None or known.checkpoint is None:
+        return None if known is None else References(known.id, None)
+    return References(known.id, array("Q", (_hash(artifact.key) for artifact in known.checkpoint.artifacts)))
+
+
+def gather_evidence(layout: Layout, *, read: ReadReferences | None = None) -> Evidence:
     """Read every manifest, live and in the trash. Call after the objects were listed, never before.
 
     A checkpoint may be pruned or undeleted meanwhile. The trash is read before and after the live manifests, so it is
@@ -172,23 +209,26 @@ def gather_evidence(layout: Layout) -> Evidence:
     newest: CheckpointId | None = None
     unreadable: CheckpointId | None = None
 
+    trash = TrashReader(layout)
+
     def look_into_trash() -> None:
-        for entry in read_trash(layout):
+        for entry in trash.read():
             if entry.purged is None:
                 trashed.add(entry.checkpoint_id)
                 hashes.extend(map(_hash, entry.artifacts))
 
     look_into_trash()
-    for known in streaming(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates()):
-        if known is None:
+    ids = layout.candidates()
+    for found in streaming(lambda each: references_of(layout, each), ids) if read is None else read(ids):
+        if found is None:
             continue
-        newest = known.id
-        live.add(known.id)
-        if known.checkpoint is None:
-            unreadable = known.id
+        newest = found.checkpoint_id
+        live.add(newest)
+        if found.hashes is None:
+            unreadable = newest
         else:
             manifests += 1
-            hashes.extend(_hash(artifact.key) for artifact in known.checkpoint.artifacts)
+            hashes.extend(found.hashes)
     look_into_trash()
     # What was put back has left the trash, though its entry has not.
     return Evidence(KeySet(hashes=hashes), manifests, frozenset(trashed - live), newest, unreadable)
@@ -196,7 +236,7 @@ def gather_evidence(layout: Layout) -> Evidence:
 
 def _plan(
     layout: Layout,
-    objects: Iterator[BlobInfo],
+    objects: Iterator[_Listed],
     evidence: Evidence,
     artifacts: int,
     *,
@@ -206,17 +246,21 @@ def _plan(
     items: list[PathItem] = []
     counts: Counter[OrphanDecision] = Counter()
     size = 0
-    for info in objects:
-        decision, reason = judge(layout.named(info.key), info.modified, info.key, evidence, now=now, safety=safety)
+    named = 0
+    for key, length, modified, version, is_artifact in objects:
+        if is_artifact and named >= _EXAMPLES and key in evidence.needed:
+            # As judge() says first of an artifact; in a healthy store nearly all objects are of this kind.
+            named += 1
+            continue
+        decision, reason = judge(layout.named(key), modified, key, evidence, now=now, safety=safety)
         counts[decision] += 1
+        named += decision is OrphanDecision.KEEP_ACTIVE
         limit = safety.max_orphan_items if decision is OrphanDecision.DELETE else _EXAMPLES
         if counts[decision] <= limit:
-            size += info.size if decision is OrphanDecision.DELETE else 0
-            items.append(
-                PathItem(
-                    path=_text(info.key), action=decision, reasons=(reason,), bytes=info.size, version=info.version
-                )
-            )
+            size += length if decision is OrphanDecision.DELETE else 0
+            items.append(PathItem(path=_text(key), action=decision, reasons=(reason,), bytes=length, version=version))
+    if named:
+        counts[OrphanDecision.KEEP_ACTIVE] = named
     return OrphanPlan(
         uri=layout.blobs.uri,
         layout=layout.name,
@@ -238,10 +282,11 @@ def _text(key: str) -> str:
 def _list_into(spool: IO[bytes], layout: Layout) -> Counter[Role]:
     """Write the listing to disk in batches and count what it holds."""
     seen: Counter[Role] = Counter()
-    batch: list[tuple[str, int, datetime | None, str | None]] = []
+    batch: list[_Listed] = []
     for info in layout.blobs.list(temporary=None):
-        seen[Role.UNKNOWN if is_temporary(info.key) else layout.named(info.key).role] += 1
-        batch.append((info.key, info.size, info.modified, info.version))
+        role = Role.UNKNOWN if is_temporary(info.key) else layout.named(info.key).role
+        seen[role] += 1
+        batch.append((info.key, info.size, info.modified, info.version, role is Role.ARTIFACT))
         if len(batch) == _BATCH:
             pickle.dump(batch, spool, pickle.HIGHEST_PROTOCOL)
             batch.clear()
@@ -249,10 +294,9 @@ def _list_into(spool: IO[bytes], layout: Layout) -> Counter[Role]:
     return seen
 
 
-def _read_from(spool: IO[bytes]) -> Iterator[BlobInfo]:
+def _read_from(spool: IO[bytes]) -> Iterator[_Listed]:
     end = spool.tell()
     spool.seek(0)
     while spool.tell() < end:
         # Our own file, nameless and never shared: nobody else can have written into it.
-        for key, size, modified, version in pickle.load(spool):  # noqa: S301
-            yield BlobInfo(key, size, modified, version)
+        yield from pickle.load(spool)  # noqa: S301

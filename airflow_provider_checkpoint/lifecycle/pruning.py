@@ -113,9 +113,13 @@ def _items(layout: Layout, store: Survey, now: datetime, safety: Safety) -> list
         if pin.holds(now):
             pins.setdefault(pin.checkpoint_id, []).append(pin.name)
     start = store.timelines[-1].fork_checkpoint if store.timelines else None
-    items = side_by_side(
-        lambda known: _item(layout, store, known, now, safety, tuple(pins.get(known.id, ())), start), store.known
-    )
+
+    def item(known: Known) -> Item:
+        return _item(layout, store, known, now, safety, tuple(pins.get(known.id, ())), start)
+
+    # Threads only for what has to ask the store, which is the few.
+    answered = iter(side_by_side(item, filter(_asks_the_store, store.known)))
+    items = [next(answered) if _asks_the_store(known) else item(known) for known in store.known]
     held = layout.held()
     items = [replace(item, protected=(*item.protected, held[item.id])) if item.id in held else item for item in items]
     return _protect_next_base(items, {each.id for each in store.checkpoints if each.savepoint})
@@ -133,6 +137,10 @@ def _protect_next_base(items: list[Item], savepoints: set[CheckpointId]) -> list
     base = max((item for item in usable if item.id not in savepoints), key=lambda item: item.id, default=None)
     reason = "the next increment builds on it"
     return [replace(item, protected=(*item.protected, reason)) if item is base else item for item in items]
+
+
+def _asks_the_store(known: Known) -> bool:
+    return known.checkpoint is None or bool(unsettled_sinks(known.checkpoint))
 
 
 def _item(

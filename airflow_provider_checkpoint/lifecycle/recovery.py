@@ -21,7 +21,7 @@ from airflow_provider_checkpoint.lifecycle.facts import decided, look_at, unsett
 from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, SinkAction, SkipCode, Skipped
 from airflow_provider_checkpoint.lifecycle.records import read_pins
 from airflow_provider_checkpoint.lifecycle.spans import format_span
-from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
+from airflow_provider_checkpoint.lifecycle.timelines import History
 from airflow_provider_checkpoint.lifecycle.validation import validate_examined
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from airflow_provider_checkpoint.layouts._protocol import Layout
+    from airflow_provider_checkpoint.lifecycle.timelines import Lineage
 
 
 class Strategy(StrEnum):
@@ -139,7 +140,7 @@ _EXAMPLES: dict[Strategy, str] = {
 # -- pure --------------------------------------------------------------------------------------------------------
 
 
-def unwanted(wish: Wish, checkpoint: Checkpoint, history: Lineage) -> str | None:
+def unwanted(wish: Wish, checkpoint: Checkpoint, history: Lineage | History) -> str | None:
     """Why a readable checkpoint is not the kind of point that is wanted; None if it is."""
     if checkpoint.id in wish.skip:
         return "ruled out by the caller"
@@ -267,7 +268,7 @@ class _Search:
         self._layout = layout
         self._wish = wish
         self._now = now
-        self._history = lineage(read_timelines(layout.blobs))
+        self._history = History(layout.blobs)
         self._skipped: list[Skipped] = []
         self._newer: list[Checkpoint] = []
         """Checkpoints of the current history that were passed over on the way, newest first."""

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_checkpoint.exceptions import ConfirmationNeededError, CorruptError
+from airflow_provider_checkpoint.exceptions import (
+    CheckpointNotFoundError,
+    ConfirmationNeededError,
+    CorruptError,
+    StoreUnavailableError,
+)
 from airflow_provider_checkpoint.lifecycle.facts import Survey, survey
 from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, RestorePlan
 from airflow_provider_checkpoint.lifecycle.timelines import lineage, read_timelines, timeline_numbers
@@ -68,7 +73,13 @@ def require_restorable(layout: Layout, plan: RestorePlan) -> Checkpoint | None:
     if plan.checkpoint_id is None:
         return None
     result = validate(layout, plan.checkpoint_id, plan.depth)
-    if not result.valid:
+    if not result.proven:
+        raise StoreUnavailableError(
+            f"checkpoint {plan.checkpoint_id} could not be examined: {result.reason}",
+            subject=layout.blobs.uri,
+            hint="The store did not answer for all of its parts. Try again; nothing is known to be wrong with it.",
+        )
+    if not result.valid and not result.missing:
         # A timeline that begins at a broken checkpoint would leave nothing to restart from.
         raise CorruptError(
             f"checkpoint {plan.checkpoint_id} cannot be proven: {result.reason}",
@@ -76,6 +87,21 @@ def require_restorable(layout: Layout, plan: RestorePlan) -> Checkpoint | None:
             hint="recover tells which checkpoint can.",
         )
     return layout.load(plan.checkpoint_id)
+
+
+def require_still_there(layout: Layout, timeline: Timeline) -> Timeline:
+    """Look once more, now that every prune sees where we go back to: one that had looked before may have taken it."""
+    if timeline.fork_checkpoint is not None:
+        try:
+            layout.load(timeline.fork_checkpoint)
+        except CheckpointNotFoundError as error:
+            raise CheckpointNotFoundError(
+                f"checkpoint {timeline.fork_checkpoint} was pruned while a restore went back to it",
+                subject=layout.blobs.uri,
+                hint=f"undelete {timeline.fork_checkpoint}: timeline {timeline.number} starts from it. Or restore"
+                " another one.",
+            ) from error
+    return timeline
 
 
 def restored_by(blobs: BlobStore, mark: str) -> Timeline | None:

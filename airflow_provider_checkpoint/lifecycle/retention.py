@@ -107,7 +107,7 @@ def decide(items: Iterable[Item], policy: RetentionPolicy, now: datetime) -> lis
     """
     # Python compares and subtracts two times of one zone by the face of its clock, wrong when that is set back.
     now = now.astimezone(UTC)
-    ordered = sorted(items, key=lambda item: item.id, reverse=True)
+    ordered = sorted(items, key=_given_out, reverse=True)
     reasons: dict[CheckpointId, list[str]] = {item.id: [] for item in ordered}
     fit = [item for item in ordered if item.restorable and item.on_branch and item.created <= now]
 
@@ -121,21 +121,27 @@ def decide(items: Iterable[Item], policy: RetentionPolicy, now: datetime) -> lis
             reasons[item.id].append("nothing here can be restored: kept until a person has looked")
     _apply_rules(fit, policy, now, reasons)
     _keep_bases(ordered, reasons)
+    no_rule = _no_rule(policy)
     return [
-        Verdict(item.id, bool(kept), tuple(kept) if kept else (_why_removed(item, policy),))
+        Verdict(item.id, bool(kept), tuple(kept) if kept else (_why_removed(item, no_rule),))
         for item in ordered
         for kept in (reasons[item.id],)
     ]
+
+
+def _given_out(item: Item) -> tuple[bool, int | str]:
+    """Sorts as its id does, and much faster: by a comparison that is Python's own."""
+    return isinstance(item.id.value, str), item.id.value
 
 
 def _own_reasons(item: Item, policy: RetentionPolicy, now: datetime) -> list[str]:
     reasons = [f"pinned as {name!r}" for name in item.pins]
     reasons.extend(item.protected)
     if item.created > now:
-        reasons.append("dated in the future: a clock is wrong")
-    if policy.min_age is not None and now - policy.min_age < item.created <= now:
+        return [*reasons, "dated in the future: a clock is wrong"]
+    if policy.min_age is not None and now - policy.min_age < item.created:
         reasons.append(f"younger than min_age {policy.min_age}")
-    if policy.keep_within is not None and now - policy.keep_within <= item.created <= now:
+    if policy.keep_within is not None and now - policy.keep_within <= item.created:
         reasons.append(f"within {policy.keep_within}")
     return reasons
 
@@ -157,7 +163,8 @@ def _apply_rules(
     for rule, unit, period in _CALENDAR:
         count = getattr(policy, rule)
         if count:
-            periods = [period(item.created.astimezone(zone)) for item in by_time]
+            # Made one by one: the newest few mostly are enough.
+            periods = (period(item.created.astimezone(zone)) for item in by_time)
             _keep_periods(by_time, count, unit, periods, reasons)
     if policy.every_n_epochs is not None:
         _keep_epochs(fit, policy.every_n_epochs, reasons)
@@ -167,19 +174,21 @@ def _keep_periods(
     by_time: Sequence[Item],
     count: int,
     unit: str,
-    periods: Sequence[object],
+    periods: Iterable[object],
     reasons: Mapping[CheckpointId, list[str]],
 ) -> None:
     """The newest of each of the last ``count`` periods that have one; if there are fewer, the oldest of all as well."""
     last: object = None
     kept = 0
     for item, current in zip(by_time, periods, strict=True):
-        if kept == count or current == last:
+        if current == last:
             continue
         last = current
         kept += 1
         reasons[item.id].append(f"{unit} {kept} of {count}")
-    if by_time and kept < count and not any(reason.startswith(f"{unit} ") for reason in reasons[by_time[-1].id]):
+        if kept == count:
+            return
+    if by_time and not any(reason.startswith(f"{unit} ") for reason in reasons[by_time[-1].id]):
         reasons[by_time[-1].id].append(f"{unit} (oldest there is)")
 
 
@@ -204,13 +213,17 @@ def _keep_bases(ordered: Sequence[Item], reasons: Mapping[CheckpointId, list[str
                 reasons[base].append(f"base of {item.id}")
 
 
-def _why_removed(item: Item, policy: RetentionPolicy) -> str:
+def _no_rule(policy: RetentionPolicy) -> str:
+    asked = [f"{name}={getattr(policy, name)}" for name in RULES if getattr(policy, name) is not None]
+    return f"no rule keeps it ({', '.join(asked)})"
+
+
+def _why_removed(item: Item, no_rule: str) -> str:
     if not item.restorable:
         return f"cannot be restored: {item.unfit}" if item.unfit else "cannot be restored"
     if not item.on_branch:
         return "on an abandoned branch"
-    asked = [f"{name}={getattr(policy, name)}" for name in RULES if getattr(policy, name) is not None]
-    return f"no rule keeps it ({', '.join(asked)})"
+    return no_rule
 
 
 def _hour(moment: datetime) -> Any:

@@ -103,6 +103,37 @@ def _read_timeline(blobs: BlobStore, number: int) -> Timeline | None:
     return timeline
 
 
+class History:
+    """What ``lineage(read_timelines(blobs))`` answers, reading the newest records first, and no more than it takes.
+
+    Each start of a writer leaves a record, and whether the newest checkpoint belongs to the present is told by the last
+    one or two of them.
+    """
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+        self._unread = timeline_numbers(blobs)
+        self._records: list[Timeline] = []
+        self._batch = 1
+        self._lineage = lineage([])
+        # A record may be gone since it was listed; the highest that can be read is the present.
+        while self._unread and not self._records:
+            self._read_more()
+
+    def contains(self, timeline: int, epoch: int) -> bool:
+        while self._unread and timeline not in self._lineage.reach:
+            self._read_more()
+        return self._lineage.contains(timeline, epoch)
+
+    def _read_more(self) -> None:
+        """Twice as many as the time before, so that a long way back takes few steps."""
+        newest, self._unread = self._unread[-self._batch :], self._unread[: -self._batch]
+        self._batch *= 2
+        found = side_by_side(lambda number: _read_timeline(self._blobs, number), newest)
+        self._records.extend(timeline for timeline in found if timeline is not None)
+        self._lineage = lineage(self._records)
+
+
 class TimelineHolder:
     """A writer's right to commit, for as long as no newer timeline exists."""
 

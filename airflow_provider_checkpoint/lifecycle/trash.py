@@ -76,11 +76,38 @@ def kept_key(checkpoint_id: CheckpointId, key: str) -> str:
     return f"{folder_of(checkpoint_id)}/kept/{key}"
 
 
+class TrashReader:
+    """Reads the trash as often as asked, and each entry as often as it was written."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._told: dict[CheckpointId, str | None] = {}
+
+    def read(self) -> Iterator[TrashEntry]:
+        """Every entry that was not told before, or was written again since.
+
+        An unreadable one raises: it may name artifacts that must not be removed.
+        """
+        versions = dict(self._listed())
+        # A version listed before the entry is read is never newer than what is read, so no later one goes unnoticed.
+        fresh = [each for each, version in versions.items() if version is None or self._told.get(each) != version]
+        for entry in streaming(lambda checkpoint_id: read_entry(self._layout.blobs, checkpoint_id), fresh):
+            if entry is not None:
+                self._told[entry.checkpoint_id] = versions[entry.checkpoint_id]
+                yield entry
+
+    def _listed(self) -> Iterator[tuple[CheckpointId, str | None]]:
+        for info in self._layout.blobs.list("trash"):
+            folder = info.key.split("/")[1]
+            with suppress(ConfigurationError):
+                checkpoint_id = self._layout.parse_id(unquote(folder))
+                if info.key == entry_key(checkpoint_id):
+                    yield checkpoint_id, info.version
+
+
 def read_trash(layout: Layout) -> Iterator[TrashEntry]:
-    """Every entry. An unreadable one raises: it may name artifacts that must not be removed."""
-    for entry in streaming(lambda checkpoint_id: read_entry(layout.blobs, checkpoint_id), trashed_ids(layout)):
-        if entry is not None:
-            yield entry
+    """Every entry, once."""
+    return TrashReader(layout).read()
 
 
 def trashed_ids(layout: Layout) -> Iterator[CheckpointId]:

@@ -6,9 +6,10 @@ import random
 import threading
 import time
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict, computed_field
@@ -19,14 +20,17 @@ from airflow_provider_checkpoint.exceptions import (
     ConfigurationError,
     TransientError,
 )
-from airflow_provider_checkpoint.lifecycle.records import Proof, add_proof
+from airflow_provider_checkpoint.lifecycle.records import Proof, add_proof, read_ledger
 from airflow_provider_checkpoint.model import CheckpointId, Depth, Issue, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from airflow_provider_checkpoint.layouts._protocol import Check, Layout
     from airflow_provider_checkpoint.model import Artifact, Checkpoint
+
+#: More than any pool has threads.
+_WORKERS = 64
 
 #: Issues that say the store could not be asked. They make a checkpoint unproven, not invalid.
 UNPROVEN = "not_proven"
@@ -94,6 +98,11 @@ class Budget:
         self._spent += size
 
     @property
+    def room(self) -> int | None:
+        """Bytes that may still be read; None if nobody counts them."""
+        return None if self.max_bytes is None else max(0, self.max_bytes - self._spent)
+
+    @property
     def left(self) -> bool:
         if self.max_bytes is not None and self._spent >= self.max_bytes:
             return False
@@ -128,13 +137,33 @@ def validate_many(
     An artifact that several checkpoints share is read once. What was found out goes into the ledger, unless the store
     could not be asked. A store that does not answer leaves a checkpoint unproven; one that refuses ends the run.
     """
-    results = []
     with ThreadPoolExecutor(width) as pool:
         run = _Run(layout, depth, pool, progress or NoProgress())
-        for checkpoint_id in ids:
-            if budget is not None and not budget.left:
-                break
-            result = run.prove_if_answered(checkpoint_id)
+
+        def one_by_one() -> Iterator[list[ValidationResult]]:
+            for checkpoint_id in ids:
+                if budget is not None and not budget.left:
+                    return
+                yield [run.prove_if_answered(checkpoint_id)]
+
+        return collect(layout, one_by_one(), budget=budget, record=record, now=now)
+
+
+def collect(
+    layout: Layout,
+    batches: Iterable[Sequence[ValidationResult]],
+    *,
+    budget: Budget | None,
+    record: bool,
+    now: Callable[[], datetime],
+) -> list[ValidationResult]:
+    """Take results as they come, count what they cost, and note in the ledger what was found out.
+
+    :param batches: what was proven together; the next begins only when the one before is accounted for.
+    """
+    results: list[ValidationResult] = []
+    for batch in batches:
+        for result in batch:
             results.append(result)
             if budget is not None:
                 budget.spend(result.bytes_read)
@@ -142,6 +171,20 @@ def validate_many(
             if record and result.proven and not result.missing:
                 add_proof(layout.blobs, _proof(result, now()))
     return results
+
+
+def select(
+    layout: Layout, depth: Depth, *, named: Sequence[str] = (), size: int | None = None, rolling: bool = False
+) -> list[CheckpointId]:
+    """Which checkpoints to prove, in order: those named, a sample, the longest unproven first, or all, newest first."""
+    if named:
+        return [layout.parse_id(word) for word in named]
+    candidates = layout.candidates()
+    if size is not None:
+        return sample(candidates, size)
+    if rolling:
+        return least_recently_proven(candidates, read_ledger(layout.blobs, layout), depth)
+    return candidates[::-1]
 
 
 def least_recently_proven(
@@ -174,6 +217,31 @@ def _proof(result: ValidationResult, now: datetime) -> Proof:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one check found."""
+
+    issues: list[Issue]
+    complete: bool
+    """Whether it was read to the end: then it counts as read, and holds for every equal check."""
+
+
+def ask(check: Check) -> Answer:
+    """Run a check. What the store does not answer, or cannot be understood, becomes an issue."""
+    try:
+        return Answer(check.run(), complete=True)
+    except (TransientError, AttentionError) as error:
+        return Answer([Issue.error(UNPROVEN, f"{check.subject}: {error.message}")], complete=False)
+    except CheckpointError as error:
+        return Answer([Issue.error("unreadable", str(error))], complete=False)
+
+
+def not_answered(checkpoint_id: CheckpointId, depth: Depth, error: TransientError) -> ValidationResult:
+    """The result for a checkpoint whose manifest the store did not give."""
+    unproven = Issue.error(UNPROVEN, f"the manifest could not be read: {error.message}")
+    return ValidationResult(checkpoint_id=checkpoint_id, depth=depth, issues=[unproven])
+
+
 class _Run:
     """One validation run: shares threads and what is already known about artifacts."""
 
@@ -196,8 +264,7 @@ class _Run:
         try:
             return self.prove(checkpoint_id)
         except TransientError as error:
-            unproven = Issue.error(UNPROVEN, f"the manifest could not be read: {error.message}")
-            return ValidationResult(checkpoint_id=checkpoint_id, depth=self._depth, issues=[unproven])
+            return not_answered(checkpoint_id, self._depth, error)
 
     def prove(self, checkpoint_id: CheckpointId) -> ValidationResult:
         examined = self._layout.examine(checkpoint_id)
@@ -216,14 +283,23 @@ class _Run:
 
     def _all(self, checks: Sequence[Check]) -> list[Issue]:
         """Run checks side by side, few at a time, so that a checkpoint of a million artifacts needs no more memory."""
-        issues: list[Issue] = []
-        pending: deque[Future[list[Issue]]] = deque()
-        for check in checks:
-            pending.append(self._pool.submit(self._one, check))
-            if len(pending) >= 64:
-                issues.extend(pending.popleft().result())
-        issues.extend(issue for future in pending for issue in future.result())
-        return issues
+        waiting = iter(enumerate(checks))
+        found: list[tuple[int, list[Issue]]] = []
+
+        def work() -> None:
+            # Each thread takes the next by itself, which costs less than to be handed every one.
+            for place, check in waiting:
+                issues = self._one(check)
+                if issues:
+                    found.append((place, issues))
+
+        try:
+            for worker in [self._pool.submit(work) for _ in checks[:_WORKERS]]:
+                worker.result()
+        finally:
+            # After an error or an interrupt nothing new begins.
+            deque(waiting, maxlen=0)
+        return [issue for _, issues in sorted(found, key=itemgetter(0)) for issue in issues]
 
     def _one(self, check: Check) -> list[Issue]:
         with self._lock:
@@ -233,14 +309,10 @@ class _Run:
         return issues
 
     def _ask(self, check: Check) -> list[Issue]:
-        try:
-            issues = check.run()
-        except (TransientError, AttentionError) as error:
-            return [Issue.error(UNPROVEN, f"{check.subject}: {error.message}")]
-        except CheckpointError as error:
-            return [Issue.error("unreadable", str(error))]
-        with self._lock:
-            self._read += check.cost
-            if check.claims:
-                self._known[check.subject, check.claims] = issues
-        return issues
+        answer = ask(check)
+        if answer.complete:
+            with self._lock:
+                self._read += check.cost
+                if check.claims:
+                    self._known[check.subject, check.claims] = answer.issues
+        return answer.issues

@@ -38,6 +38,7 @@ from airflow_provider_checkpoint.exceptions import (
     CheckpointNotFoundError,
     FencedWriterError,
     NoRecoveryPointError,
+    OutcomeUnknownError,
     SinkCommitError,
 )
 from airflow_provider_checkpoint.layouts._positions import to_offsets
@@ -110,6 +111,7 @@ class Coordinator:
         self.last = last
         """The checkpoint committed last, or the one this writer started from."""
         self._epoch = 0 if last is None else last.epoch
+        self._may_be_decided: set[EpochRef] = set()
 
     # -- start ---------------------------------------------------------------------------------------------------
 
@@ -185,8 +187,8 @@ class Coordinator:
         """Make a checkpoint of an epoch whose artifacts are written and whose sinks have prepared.
 
         If it raises FencedWriterError, another writer has taken over and this one must stop. SinkCommitError means
-        that the epoch is committed but a sink did not publish yet; the next start tries again. After any other error
-        the epoch may be abandoned.
+        that the epoch is committed, or may be, but a sink did not publish yet; the next start sees to it. After any
+        other error the epoch may be abandoned.
         """
         self._hook("prepared")
         self._check_fence(pending)
@@ -209,11 +211,12 @@ class Coordinator:
     def abandon(self, pending: PendingEpoch) -> None:
         """Give up an epoch that was not committed. Its artifacts become orphans; its output is discarded.
 
-        An epoch whose commit was decided cannot be abandoned any more.
+        An epoch whose commit was decided, or for all one knows may have been, cannot be abandoned any more.
         """
-        if self._layout.blobs.stat(decision_key(pending.ref.timeline, pending.ref.epoch)) is not None:
+        key = decision_key(pending.ref.timeline, pending.ref.epoch)
+        if pending.ref in self._may_be_decided or self._layout.blobs.stat(key) is not None:
             raise SinkCommitError(
-                f"epoch {pending.ref.epoch} is committed and cannot be abandoned",
+                f"epoch {pending.ref.epoch} is committed, or may be, and cannot be abandoned",
                 hint="Restart the writer: it commits the sinks again.",
             )
         for sink in self._sinks.values():
@@ -260,7 +263,17 @@ class Coordinator:
     def _decide(self, pending: PendingEpoch) -> None:
         key = decision_key(pending.ref.timeline, pending.ref.epoch)
         body = f'{{"checkpoint_id": "{pending.checkpoint_id}", "writer": "{self._holder.timeline.writer}"}}'
-        if not self._layout.blobs.create(key, body.encode()).created:
+        try:
+            created = self._layout.blobs.create(key, body.encode()).created
+        except OutcomeUnknownError as error:
+            # It may land at any time from now on, so nothing of the epoch may be discarded.
+            self._may_be_decided.add(pending.ref)
+            raise SinkCommitError(
+                f"whether epoch {pending.ref.epoch} is committed could not be learnt",
+                subject=key,
+                hint="Restart the writer from latest: it looks again, and no answer that comes later can do harm then.",
+            ) from error
+        if not created:
             raise CheckpointConflictError(
                 f"epoch {pending.ref.epoch} of timeline {pending.ref.timeline} was decided by someone else", subject=key
             )

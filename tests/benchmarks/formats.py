@@ -11,21 +11,17 @@ machine slows both, and the ratio still means something; the load average is pri
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
-import time
 from datetime import UTC, datetime
-from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from airflow_provider_checkpoint.layouts.sidecar import CheckpointManifest, OperatorCheckpoint
 from airflow_provider_checkpoint.layouts.stream import CheckpointState, StreamCheckpointId
+from tests.benchmarks._measure import MIB, Contender, load, race
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-MIB = 1024 * 1024
 
 
 class Row(NamedTuple):
@@ -43,29 +39,15 @@ def main() -> None:
     parser.add_argument("--operators", type=int, default=100_000, help="operators in the manifest")
     parser.add_argument("--repeats", type=int, default=7)
     options = parser.parse_args()
-    print(f"load average before: {_load()}, {os.cpu_count()} processors, {options.repeats} repeats")
+    print(f"load average before: {load()}, {os.cpu_count()} processors, {options.repeats} repeats")
     print(f"{'what':<52} {'ms':>9}   {'against':<24} {'ms':>9} {'ratio':>7}")
     for rows in (_stream_rows(options.mib), _sidecar_rows(options.operators)):
         for row in rows:
-            ours, yardstick = _measure(row, options.repeats)
+            contenders = [Contender("ours", row.ours), Contender("yardstick", row.yardstick)]
+            ours, yardstick = race(contenders, options.repeats).values()
             times = f"{ours * 1000:>9.1f}   {row.against:<24} {yardstick * 1000:>9.1f}"
             print(f"{row.what:<52} {times} {ours / yardstick:>7.2f}", flush=True)
-    print(f"load average after: {_load()}")
-
-
-def _measure(row: Row, repeats: int) -> tuple[float, float]:
-    """Median seconds of both, taken in turn so that whatever disturbs one disturbs the other."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(repeats + 1):
-        for act, taken in zip((row.ours, row.yardstick), times, strict=True):
-            gc.collect()
-            started = time.perf_counter()
-            result = act()
-            elapsed = time.perf_counter() - started
-            del result
-            if number:  # The first round warms up.
-                taken.append(elapsed)
-    return median(times[0]), median(times[1])
+    print(f"load average after: {load()}")
 
 
 def _stream_rows(mib: int) -> Iterator[Row]:
@@ -99,10 +81,6 @@ def _sidecar_rows(operators: int) -> Iterator[Row]:
     what = f"of a sidecar manifest of {operators} operators"
     yield Row(f"load {what}", lambda: CheckpointManifest.from_json(data), "json.loads", lambda: json.loads(data))
     yield Row(f"dump {what}", manifest.to_json, "json.dumps", lambda: json.dumps(values, indent=2, ensure_ascii=False))
-
-
-def _load() -> str:
-    return " ".join(f"{value:.1f}" for value in os.getloadavg())
 
 
 if __name__ == "__main__":

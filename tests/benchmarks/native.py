@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +23,12 @@ from pyspark.sql import functions as F
 from airflow_provider_checkpoint.layouts import open_store
 from airflow_provider_checkpoint.lifecycle.validation import validate
 from airflow_provider_checkpoint.model import Depth
+from tests.benchmarks._measure import MIB, Contender, load, race
 from tests.integration.spark_native.running import make_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
-MIB = 2**20
 _STATE = "spark.sql.streaming.stateStore."
 KINDS = {
     "HDFS-backed": {f"{_STATE}providerClass": "HDFSBackedStateStoreProvider"},
@@ -68,19 +64,13 @@ def make(spark: SparkSession, folder: Path, keys: int, conf: dict[str, str]) -> 
     return directory
 
 
-def timed(act: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    act()
-    return time.perf_counter() - began
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=400_000)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     spark = make_session()
-    print(f"load average {os.getloadavg()[0]:.1f}, {arguments.keys:,} keys, medians of {arguments.repeats}\n")
+    print(f"load average {load()}, {arguments.keys:,} keys, medians of {arguments.repeats}\n")
     print("| state | files | MiB | read the bytes | ours, content | Spark's reader | MiB/s, ours | ours / Spark |")
     print("|---|---|---|---|---|---|---|---|")
     for name, conf in KINDS.items():
@@ -103,12 +93,8 @@ def main() -> int:
             def theirs(directory: Path = directory) -> None:
                 assert spark.read.format("statestore").load(str(directory)).count() == arguments.keys
 
-            times: dict[str, list[float]] = {"read": [], "ours": [], "theirs": []}
-            theirs()
-            for _ in range(arguments.repeats):
-                for key, act in (("read", read), ("ours", ours), ("theirs", theirs)):
-                    times[key].append(timed(act))
-            raw, own, spark_took = (statistics.median(times[key]) for key in ("read", "ours", "theirs"))
+            contenders = [Contender("read", read), Contender("ours", ours), Contender("theirs", theirs)]
+            raw, own, spark_took = race(contenders, arguments.repeats).values()
             print(
                 f"| {name} | {len(files)} | {size / MIB:.1f} | {raw:.3f} s | {own:.3f} s | {spark_took:.3f} s"
                 f" | {size / MIB / own:.0f} | {own / spark_took:.2f} |",

@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
@@ -30,11 +30,20 @@ class Trouble(Enum):
     BUSY_INSTEAD = "the server sees nothing, the answer is 503"
     CUT_BODY = "the answer breaks off half way through its body"
     SILENCE = "the server sees nothing, and no answer ever comes"
+    CUT_CONNECTION = "the server sees nothing, and the connection closes"
+
+
+#: Asked for each request that no order is about: what goes wrong with it (None: nothing), and what is done once the
+#: server has acted. It may take its time, and then the request reaches the server late.
+Weather: TypeAlias = "Callable[[str, str], tuple[Trouble | None, Callable[[], object]]]"
+
+
+_NEVER_FORWARDED = {Trouble.SILENCE, Trouble.CONFLICT_INSTEAD, Trouble.BUSY_INSTEAD, Trouble.CUT_CONNECTION}
 
 
 @dataclass
 class _Order:
-    trouble: Trouble
+    trouble: Trouble | None
     method: str
     match: str
     times: int
@@ -43,12 +52,16 @@ class _Order:
 
 
 class Proxy:
-    """Forwards to one server. Use as a context manager; ``endpoint`` is the address to give to a client."""
+    """Forwards to one server. Use as a context manager; ``endpoint`` is the address to give to a client.
 
-    def __init__(self, upstream: str) -> None:
+    :param weather: lets requests go wrong at random. Such a proxy runs for long, so it does not remember requests.
+    """
+
+    def __init__(self, upstream: str, *, weather: Weather | None = None) -> None:
         self.upstream = upstream.removeprefix("http://")
         self.requests: list[tuple[str, str]] = []
         """Method and path of every request that arrived, in order."""
+        self._weather = weather
         self._orders: list[_Order] = []
         self._lock = threading.Lock()
         self.closing = threading.Event()
@@ -80,6 +93,9 @@ class Proxy:
 
     def take(self, method: str, path: str) -> _Order | None:
         path = unquote(path)
+        if self._weather is not None:
+            trouble, then = self._weather(method, path)
+            return _Order(trouble, method, path, 1, then)
         with self._lock:
             self.requests.append((method, path))
             for order in self._orders:
@@ -131,14 +147,14 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         order = self.server.proxy.take(self.command, self.path)
         trouble = None if order is None else order.trouble
-        unanswered = trouble in (Trouble.SILENCE, Trouble.CONFLICT_INSTEAD, Trouble.BUSY_INSTEAD)
+        unanswered = trouble in _NEVER_FORWARDED
         status, headers, answer = (0, [], b"") if unanswered else self._forward(body)
         if order is not None:
             order.then()
         match trouble:
             case None:
                 self._answer(status, headers, answer)
-            case Trouble.DROP_ANSWER:
+            case Trouble.DROP_ANSWER | Trouble.CUT_CONNECTION:
                 self._hang_up()
             case Trouble.ERROR_AFTER:
                 self._answer(500, [], _s3_error("InternalError"))

@@ -43,7 +43,7 @@ def reasons(layout: TinyLayout, number: int, **policy: Any) -> tuple[str, ...]:
 
 @pytest.fixture
 def layout() -> TinyLayout:
-    return tiny(MemoryBlobs(), 1, 2, 3, 4, 5)
+    return tiny(MemoryBlobs(clock=lambda: START), 1, 2, 3, 4, 5)
 
 
 def spoil(layout: TinyLayout, number: int) -> None:
