@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from importlib import import_module
 from inspect import signature
@@ -129,6 +130,8 @@ def _open_object(scheme: str, bucket: str, account: str | None, prefix: str, opt
     from airflow_provider_checkpoint.blobs._object import ObjectBlobs
 
     family = "s3" if scheme in _S3 else "gs" if scheme in _GCS else "az"
+    if family == "s3":
+        options = _with_endpoint(options)
     connect = _connector(family, bucket, prefix, account, options)
     public = f"{family}://{bucket}/{prefix}".rstrip("/")
     return FencedBlobs(
@@ -136,6 +139,15 @@ def _open_object(scheme: str, bucket: str, account: str | None, prefix: str, opt
         endpoint=f"{options.endpoint_url} {account or options.account_name} {options.extra}",
         allow_unfenced=options.allow_unfenced,
     )
+
+
+def _with_endpoint(options: StoreOptions) -> StoreOptions:
+    """The address of a server may come from the environment as well, and what follows from it follows all the same."""
+    said = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"))
+    found = options.endpoint_url or next(filter(None, said), None)
+    if found is None or found == options.endpoint_url:
+        return options
+    return options.model_copy(update={"endpoint_url": StoreOptions.of({"endpoint_url": found}).endpoint_url})
 
 
 def _connector(

@@ -5,6 +5,7 @@ Read by every ``airflow`` command, so it imports no more than the catalogue.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from functools import partial
@@ -70,6 +71,8 @@ def _open(arguments: Namespace) -> Layout:
     from airflow_provider_checkpoint.exceptions import ConfigurationError
     from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 
+    # As Airflow's own commands do: without, only a task may ask the database for a connection.
+    os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
     layout = None if arguments.layout == "auto" else arguments.layout
     hook = CheckpointHook(arguments.conn_id, layout=layout)
     try:

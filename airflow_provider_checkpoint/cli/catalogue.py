@@ -263,7 +263,7 @@ VERBS = (
         "Make a new directory for a changed query.",
         "For checkpoint directories that Spark wrote itself. A query whose operators have changed cannot go on from its"
         " old directory. The new one has a single batch, which has read exactly what the given batch had, and no state;"
-        " the changed query goes on from there.",
+        " a changed query that keeps no state goes on from there. Newer versions of Spark refuse one that does.",
         (
             ("/data/checkpoints/clicks 41 --to /data/checkpoints/clicks-new", "start where batch 41 stood"),
             ("/data/checkpoints/clicks 41 --to /data/checkpoints/clicks-new --json", "for a program"),

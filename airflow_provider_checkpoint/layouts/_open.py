@@ -193,7 +193,8 @@ def _refuse(blobs: BlobStore, sight: Sight) -> NoReturn:
     raise ConfigurationError(
         f"unknown content; found {_some(sight.names)}",
         subject=blobs.uri,
-        hint=f"Looked for {'; '.join(f'{name}: {signs}' for name, signs in SIGNS.items())}. Is the address right?",
+        hint=f"Looked for {'; '.join(f'{name}: {signs}' for name, signs in SIGNS.items())}. Is the address right?"
+        " A directory of Spark without its offsets is looked at with --layout structured_streaming.",
     )
 
 

@@ -18,7 +18,6 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
 from typing import IO, TYPE_CHECKING, TypeAlias
 
 from airflow_provider_checkpoint.blobs import check_key, is_temporary
@@ -53,23 +52,33 @@ _Listed: TypeAlias = "tuple[str, int, datetime | None, str | None, bool]"
 class KeySet:
     """A set of names in eight bytes each. May claim to hold a name it does not; never denies one it does."""
 
-    def __init__(self, keys: Iterable[str] = (), *, hashes: Iterable[int] = ()) -> None:
-        parts = [array("Q") for _ in range(_PARTS)]
-        for value in chain(map(_hash, keys), hashes):
-            parts[value % _PARTS].append(value)
-        # Sorted part by part: while it is sorted, each number takes five times the room.
-        for place, part in enumerate(parts):
-            parts[place] = array("Q", sorted(set(part)))
-        self._parts = parts
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._parts = [array("Q") for _ in range(_PARTS)]
+        self._sorted = True
+        self.add(map(_hash, keys))
+
+    def add(self, hashes: Iterable[int]) -> None:
+        """Names by their eight bytes."""
+        self._sorted = False
+        for value in hashes:
+            self._parts[value % _PARTS].append(value)
 
     def __contains__(self, key: str) -> bool:
         wanted = _hash(key)
-        part = self._parts[wanted % _PARTS]
+        part = self._in_order()[wanted % _PARTS]
         index = bisect_left(part, wanted)
         return index < len(part) and part[index] == wanted
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return sum(map(len, self._in_order()))
+
+    def _in_order(self) -> list[array[int]]:
+        if not self._sorted:
+            # Part by part: while it is sorted, each number takes five times the room.
+            for place, part in enumerate(self._parts):
+                self._parts[place] = array("Q", sorted(set(part)))
+            self._sorted = True
+        return self._parts
 
 
 def _hash(key: str) -> int:
@@ -202,7 +211,7 @@ def gather_evidence(layout: Layout, *, read: ReadReferences | None = None) -> Ev
     A checkpoint may be pruned or undeleted meanwhile. The trash is read before and after the live manifests, so it is
     seen in one place or the other.
     """
-    hashes = array("Q")
+    needed = KeySet()
     trashed: set[CheckpointId] = set()
     live: set[CheckpointId] = set()
     manifests = 0
@@ -215,7 +224,7 @@ def gather_evidence(layout: Layout, *, read: ReadReferences | None = None) -> Ev
         for entry in trash.read():
             if entry.purged is None:
                 trashed.add(entry.checkpoint_id)
-                hashes.extend(map(_hash, entry.artifacts))
+                needed.add(map(_hash, entry.artifacts))
 
     look_into_trash()
     ids = layout.candidates()
@@ -228,10 +237,10 @@ def gather_evidence(layout: Layout, *, read: ReadReferences | None = None) -> Ev
             unreadable = newest
         else:
             manifests += 1
-            hashes.extend(found.hashes)
+            needed.add(found.hashes)
     look_into_trash()
     # What was put back has left the trash, though its entry has not.
-    return Evidence(KeySet(hashes=hashes), manifests, frozenset(trashed - live), newest, unreadable)
+    return Evidence(needed, manifests, frozenset(trashed - live), newest, unreadable)
 
 
 def _plan(

@@ -63,7 +63,7 @@ def show(rollback: Rollback, console: Console, *, done: bool) -> None:
     console.line(f"The directory as it was after batch {plan.checkpoint_id} {verb} to {plan.target}: {files}.", "bold")
     for sink in sinks:
         gone = "removed" if done else "would be removed"
-        entries = f"{counted(len(sink.log), 'entry of its log')}, " if sink.log else ""
+        entries = f"{len(sink.log):,} {'entry' if len(sink.log) == 1 else 'entries'} of its log, " if sink.log else ""
         console.line(f"{sink.uri}: {entries}{counted(len(sink.data), 'file')} of later batches {gone}.")
     if not sinks and plan.last > plan.checkpoint_id:
         console.line(

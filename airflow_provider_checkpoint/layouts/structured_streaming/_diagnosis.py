@@ -65,6 +65,8 @@ class Diagnosis(BaseModel):
         """What to do where no fix is exact."""
         if self.healthy:
             return ""
+        if not self.recoverable and all(finding.fix for finding in self.findings if finding.blocking):
+            return "Take the exact fixes above, and look again."
         if not self.recoverable:
             return "No batch here can be gone back to: start a new checkpoint at known offsets."
         return f"Go back to batch {self.recoverable[0]}: restore it into a new directory and restart the query there."

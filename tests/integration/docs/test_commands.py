@@ -34,10 +34,6 @@ NOT_RUN = {
     "./dev test": "would run itself",
     "python -m tests.benchmarks": "takes minutes and says nothing about right or wrong",
 }
-#: Commands that show a defect of the program, and which; one that works again must leave this table.
-DEFECTS = {
-    "airflow checkpoints recover --pipeline orders": "a connection that is in Airflow's database is not found",
-}
 #: Pages that begin where nothing was written yet below ``/data/checkpoints``.
 FROM_NOTHING = {"README.md", "docs/getting-started.md", "docs/writing-pipelines.md"}
 
@@ -133,9 +129,6 @@ def test_every_command_of_the_page_runs_and_answers_as_it_says(page: str, world:
     for command in runnable(page):
         outcome = world.run(command)
         told = f"{command.place}: $ {command.text}\n{outcome.text[-4000:]}"
-        if command.text in DEFECTS:
-            assert outcome.code != command.exit_code, f"works again, so leave it out of DEFECTS: {told}"
-            continue
         assert outcome.code == command.exit_code, f"exit code {outcome.code}, the page says {command.exit_code}: {told}"
         assert agrees(command.answer, outcome.text), f"the page shows\n{command.answer}\n\n{told}"
 
@@ -186,10 +179,6 @@ def test_blocks_of_commands_begin_with_one() -> None:
 )
 def test_an_answer_is_compared_word_by_word_but_for_what_is_left_out(answer: str, text: str, same: bool) -> None:
     assert agrees(answer, text) is same
-
-
-def test_a_command_that_shows_a_defect_is_in_a_page() -> None:
-    assert DEFECTS.keys() <= {command.text for page in pages() for command in commands(page)}
 
 
 @pytest.mark.parametrize("prefix", NOT_RUN)

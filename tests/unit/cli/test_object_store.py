@@ -34,6 +34,16 @@ def test_the_secret_is_taken_from_the_environment(run, address, words):
     assert run("validate", address, *words, "--depth", "content").code == 0
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"])
+def test_everything_may_come_from_the_environment(run, seaweedfs, address, monkeypatch, name):
+    given = {name: seaweedfs.endpoint, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "admin"}
+    for variable, value in {**given, "AWS_SECRET_ACCESS_KEY": "admin-secret"}.items():
+        monkeypatch.setenv(variable, value)
+    assert run("validate", address, "--depth", "content").code == 0
+    monkeypatch.setenv(name, "not an address")
+    assert run("list", address).code == 2
+
+
 def test_the_secret_is_taken_from_a_file(run, seaweedfs, address, tmp_path):
     file = tmp_path / "options.json"
     file.write_text(json.dumps(seaweedfs.options()))

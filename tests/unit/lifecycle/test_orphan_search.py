@@ -190,7 +190,7 @@ def test_a_trash_entry_that_cannot_be_read_stops_the_search_because_it_may_name_
 
 @pytest.mark.parametrize(
     ("verb", "match"),
-    [("list", ""), ("list", "checkpoints"), ("read", "manifest.json"), ("folders", "trash"), ("read", "trash")],
+    [("list", ""), ("list", "checkpoints"), ("read", "manifest.json"), ("list", "trash"), ("read", "trash")],
 )
 def test_a_store_that_does_not_answer_stops_the_search(verb: str, match: str):
     blobs = FaultyBlobs(MemoryBlobs(clock=lambda: START))
@@ -238,8 +238,8 @@ def interrupted(layout: TinyLayout, verb: str, match: str, act: Callable[[], obj
 
 MOMENTS = [
     pytest.param("listed", "all", id="after the objects were listed"),
-    pytest.param("folders", "trash", id="before the trash"),
-    pytest.param("foldered", "trash", id="after the trash"),
+    pytest.param("list", "trash", id="before the trash"),
+    pytest.param("listed", "trash", id="after the trash"),
     pytest.param("list", "checkpoints", id="before the manifests are listed"),
     pytest.param("listed", "checkpoints", id="after the manifests are listed"),
     pytest.param("read", "manifest", id="while manifests are read"),
