@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.blobs import BlobStore
 
 FOLDER = "timelines"
+#: Not mended by guessing: the wrong parent would bring an abandoned branch back.
+_HOW_TO_MEND = (
+    "It tells where a timeline began, and so which checkpoints belong to the present. Bring it back from a version or a"
+    " copy of the store. Or write it anew: the parent_id in the manifest of the first checkpoint on it is its"
+    " fork_checkpoint, whose timeline and epoch are parent and fork_epoch."
+)
 _NAME = re.compile(rf"{FOLDER}/timeline-([0-9]{{6,}})\.json")
 
 
@@ -98,8 +104,12 @@ def _read_timeline(blobs: BlobStore, number: int) -> Timeline | None:
         timeline = parse_model(Timeline, read_object(blobs, key, limit=1024 * 1024), subject=key)
     except BlobNotFoundError:
         return None
+    except CorruptManifestError as error:
+        raise CorruptManifestError(error.message, subject=f"{blobs.uri}/{key}", hint=_HOW_TO_MEND) from error
     if timeline.number != number:
-        raise CorruptManifestError(f"says it is timeline {timeline.number}", subject=key)
+        raise CorruptManifestError(
+            f"says it is timeline {timeline.number}", subject=f"{blobs.uri}/{key}", hint=_HOW_TO_MEND
+        )
     return timeline
 
 

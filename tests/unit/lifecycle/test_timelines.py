@@ -347,7 +347,8 @@ def test_a_record_that_cannot_be_understood_is_corrupt_and_not_passed_over(blobs
     blobs.create(timeline_key(2), body)
     with pytest.raises(CorruptManifestError) as caught:
         read_timelines(blobs)
-    assert caught.value.subject == timeline_key(2)
+    assert caught.value.subject.endswith(timeline_key(2))
+    assert "parent_id in the manifest of the first checkpoint on it" in caught.value.hint
 
 
 def test_a_record_that_vanishes_while_it_is_read_is_no_error():
