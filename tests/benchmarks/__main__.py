@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", choices=ROWS, metavar="NAME", help="only this row; may be given several times"
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes, for a try: about two minutes")
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a try: three to five minutes")
     parser.add_argument("--repeats", type=_positive, help="rounds of each row (default: 2 to 9, as the row needs)")
     parser.add_argument(
         "--markdown",

@@ -96,7 +96,7 @@ WAYS = {"ours": by_search, "sets": by_sets}
 
 def made_up_rows(stage: Stage) -> Iterator[Line]:
     """Search a million objects that a made-up back end lists, in processes of their own."""
-    few, many = stage.full((100_000, 1_000_000), (10_000, 50_000))
+    few, many = stage.full((100_000, 1_000_000), (50_000, 200_000))
     wanted = [("ours", few), ("ours", many), ("sets", many)]
     found: dict[tuple[str, int], list[tuple[float, float]]] = {each: [] for each in wanted}
     repeats = stage.repeats or stage.full(2, 3)

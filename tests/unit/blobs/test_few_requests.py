@@ -97,6 +97,17 @@ def test_a_name_that_is_told_good_at_a_glance_is_good_by_every_rule(key: str):
         ("folder/.hidden", False),
         ("folder/a", False),
     ],
+    # Not by the names themselves: they are made by chance, and every process of the run must know each test alike.
+    ids=[
+        "name",
+        "in a folder",
+        "probe",
+        "probe in a folder",
+        "hidden folder",
+        "folder of that name",
+        "hidden",
+        "plain",
+    ],
 )
 def test_a_half_written_object_is_told_by_its_last_part(key: str, *, temporary: bool):
     assert is_temporary(key) is temporary
