@@ -70,7 +70,8 @@ def local(folder: Path) -> Backend:
 
 def memory() -> Backend:
     store = MemoryBlobs("contract")
-    return Backend(lambda: store, lambda: store, processes=False)
+    # So quick that threads rarely meet.
+    return Backend(lambda: store, lambda: store, processes=False, increments=1500)
 
 
 def obstore_local(folder: Path) -> Backend:

@@ -162,7 +162,8 @@ class LivingStore(RuleBasedStateMachine):
         """A writer that takes as long as the guard, by any clock there was meanwhile, is taken for dead."""
         chosen = self.unfinished.pop(pick % len(self.unfinished))
         base = None if chosen.draft.base is None else self.model.records[chosen.draft.base]
-        if self.latest - chosen.began >= GUARD or (base is not None and base.place != "live"):
+        without_base = base is not None and (base.place != "live" or not base.readable)
+        if self.latest - chosen.began >= GUARD or without_base:
             return
         try:
             chosen.writer.holder.check()
