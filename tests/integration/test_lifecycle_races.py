@@ -134,11 +134,12 @@ def test_orphans_are_removed_under_a_writer_and_nothing_it_needs_is_among_them(p
     record_property("race rounds", place.rounds)
 
 
+#: The first listing is that of the objects, the second that of the trash; whatever comes before comes before the
+#: manifests.
 SLOW_COMMITS = {
-    "after the objects were listed": ("plan", "list"),
-    "before the trash is looked at": ("plan", "folders"),
-    "before the objects are listed again": ("apply", "list"),
-    "before the trash is looked at again": ("apply", "folders"),
+    "after the objects were listed": ("plan", 2),
+    "before the objects are listed again": ("apply", 1),
+    "before the trash is looked at again": ("apply", 2),
 }
 
 
@@ -152,34 +153,28 @@ def test_a_commit_that_took_days_keeps_its_artifacts_if_it_lands_before_the_mani
     slow = Draft(maker.next_id(root), 5)
     maker.write_artifacts(root, slow)
     root.age()
-    step, verb = SLOW_COMMITS[moment]
-    watched = MeetingBlobs(root)
-    plan_orphans(maker.layout(watched), now=WallClock()(), safety=CARELESS)
-    # The first listing is that of the objects: whatever comes after it comes before the manifests.
-    at = watched.calls.index(verb) + (verb == "list")
-    seen = MeetingBlobs(root, at if step == "plan" else None, lambda: maker.write(root, slow))
-    plan = plan_orphans(maker.layout(seen), now=WallClock()(), safety=CARELESS)
-    if step == "plan":
-        assert plan.deletions == ()
-    seen = _meeting_at(root, verb, lambda: maker.write(root, slow)) if step == "apply" else root
+    step, listing = SLOW_COMMITS[moment]
+    met = _MeetingAtListing(root, listing, lambda: maker.write(root, slow))
+    plan = plan_orphans(maker.layout(met if step == "plan" else root), now=WallClock()(), safety=CARELESS)
+    assert (plan.deletions == ()) is (step == "plan")
+    seen = met if step == "apply" else root
     report = Executor(maker.layout(seen), by="test", safety=CARELESS).remove_orphans(plan, confirmed=True)
     assert all("kept" in outcome.message for outcome in report.outcomes)
     assert_all_there(maker.layout(root), [*ids, slow.id])
     record_property("race rounds", 1)
 
 
-def _meeting_at(root: BlobStore, verb: str, act: Callable[[], object]) -> BlobStore:
-    class First(MeetingBlobs):
-        """At the first call of a verb, wherever that is."""
+class _MeetingAtListing(MeetingBlobs):
+    """Lets somebody in just before the so-many-th listing."""
 
-        met = False
+    def __init__(self, inner: BlobStore, listing: int, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._listing, self._let_in = listing, act
 
-        def _meet(self, called: str) -> None:
-            if called == verb and not self.met:
-                self.met = True
-                act()
-
-    return First(root)
+    def _meet(self, verb: str) -> None:
+        super()._meet(verb)
+        if verb == "list" and self.calls.count("list") == self._listing:
+            self._let_in()
 
 
 # -- two prunes, undelete and sweep ------------------------------------------------------------------------------
