@@ -40,7 +40,7 @@ from airflow_provider_checkpoint.lifecycle.pruning import (
     needed_artifacts,
     require_readable,
 )
-from airflow_provider_checkpoint.lifecycle.restoring import require_restorable, require_still_there, restored_by
+from airflow_provider_checkpoint.lifecycle.restoring import require_its_start, require_restorable, restored_by
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.side_by_side import streaming
 from airflow_provider_checkpoint.lifecycle.spans import format_span
@@ -301,7 +301,7 @@ class Executor:
         self._check_fresh(plan)
         opened = restored_by(self._blobs, mark)
         if opened is not None:
-            return require_still_there(self._layout, opened)
+            return require_its_start(self._layout, opened)
         start = require_restorable(self._layout, plan)
         run = self._begin("restore", plan.model_dump(mode="json", exclude={"abandons"}) | {"reason": reason})
         holder = open_timeline(
@@ -313,7 +313,7 @@ class Executor:
             owner=self._by,
             reason=reason,
         )
-        require_still_there(self._layout, holder.timeline)
+        require_its_start(self._layout, holder.timeline)
         if start is not None:
             # Only a hint, but one that readers of other programs follow.
             self._layout.move_pointer(start.id)

@@ -89,18 +89,22 @@ def require_restorable(layout: Layout, plan: RestorePlan) -> Checkpoint | None:
     return layout.load(plan.checkpoint_id)
 
 
-def require_still_there(layout: Layout, timeline: Timeline) -> Timeline:
-    """Look once more, now that every prune sees where we go back to: one that had looked before may have taken it."""
-    if timeline.fork_checkpoint is not None:
-        try:
-            layout.load(timeline.fork_checkpoint)
-        except CheckpointNotFoundError as error:
-            raise CheckpointNotFoundError(
-                f"checkpoint {timeline.fork_checkpoint} was pruned while a restore went back to it",
-                subject=layout.blobs.uri,
-                hint=f"undelete {timeline.fork_checkpoint}: timeline {timeline.number} starts from it. Or restore"
-                " another one.",
-            ) from error
+def require_still_there(layout: Layout, checkpoint_id: CheckpointId, *, meanwhile: str, hint: str) -> None:
+    """Look once more, now that every prune sees where we start: one that had looked before may have taken it."""
+    try:
+        layout.load(checkpoint_id)
+    except CheckpointNotFoundError as error:
+        raise CheckpointNotFoundError(
+            f"checkpoint {checkpoint_id} was pruned while {meanwhile}", subject=layout.blobs.uri, hint=hint
+        ) from error
+
+
+def require_its_start(layout: Layout, timeline: Timeline) -> Timeline:
+    """The timeline, if the checkpoint that it goes back to is still there."""
+    start = timeline.fork_checkpoint
+    if start is not None:
+        hint = f"undelete {start}: timeline {timeline.number} starts from it. Or restore another one."
+        require_still_there(layout, start, meanwhile="a restore went back to it", hint=hint)
     return timeline
 
 

@@ -35,7 +35,6 @@ from uuid import uuid4
 from airflow_provider_checkpoint.exceptions import (
     BlobChangedError,
     CheckpointConflictError,
-    CheckpointNotFoundError,
     FencedWriterError,
     NoRecoveryPointError,
     OutcomeUnknownError,
@@ -46,6 +45,7 @@ from airflow_provider_checkpoint.layouts.partitioned import CheckpointManifestV2
 from airflow_provider_checkpoint.lifecycle.facts import decision_key
 from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, SkipCode
 from airflow_provider_checkpoint.lifecycle.recovery import Strategy, Wish, choose
+from airflow_provider_checkpoint.lifecycle.restoring import require_still_there
 from airflow_provider_checkpoint.lifecycle.timelines import (
     Lineage,
     TimelineHolder,
@@ -162,7 +162,8 @@ class Coordinator:
         history = lineage(read_timelines(layout.blobs))
         coordinator = cls(layout, sinks, holder, last=chosen, clock=clock, hook=hook)
         if chosen is not None:
-            _require_still_there(layout, chosen.id)
+            hint = f"undelete {chosen.id} and start again, or start from another one."
+            require_still_there(layout, chosen.id, meanwhile="a writer was starting from it", hint=hint)
             _require_output(sinks, chosen, history)
             if again:
                 coordinator._commit_sinks(chosen, EpochRef(chosen.timeline, chosen.epoch), tuple(again))
@@ -307,18 +308,6 @@ class Coordinator:
                 subject=f"checkpoint {checkpoint.id}",
                 hint="Restart the writer from latest: it commits these sinks again before it goes on.",
             )
-
-
-def _require_still_there(layout: PartitionedLayout, checkpoint_id: CheckpointId) -> None:
-    """Look once more, now that every prune sees where we start: one that had looked before may have taken it."""
-    try:
-        layout.load(checkpoint_id)
-    except CheckpointNotFoundError as error:
-        raise CheckpointNotFoundError(
-            f"checkpoint {checkpoint_id} was pruned while a writer was starting from it",
-            subject=layout.blobs.uri,
-            hint=f"undelete {checkpoint_id} and start again, or start from another one.",
-        ) from error
 
 
 def _require_output(sinks: Mapping[str, Sink], checkpoint: Checkpoint, history: Lineage) -> None:
