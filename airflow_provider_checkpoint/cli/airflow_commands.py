@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -60,9 +59,9 @@ def _arg(one: Argument) -> Arg:
 
 
 def _run(verb: Verb, arguments: Namespace) -> None:
-    from airflow_provider_checkpoint.cli.main import run_verb
+    from airflow_provider_checkpoint.cli.main import answered, leave, run_verb
 
-    sys.exit(run_verb(verb, arguments, _open))
+    leave(answered(lambda: run_verb(verb, arguments, _open)))
 
 
 def _open(arguments: Namespace) -> Layout:

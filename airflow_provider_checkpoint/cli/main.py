@@ -22,13 +22,31 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts import Layout
 
 
+def command() -> NoReturn:
+    """The process: what is installed as ``checkpoints``."""
+    leave(main())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Never raises."""
     typed = sys.argv[1:] if argv is None else list(argv)
+    return answered(lambda: _run(typed))
+
+
+def leave(code: int) -> NoReturn:
+    """End the process; after an interrupt at once, for a thread may still read, and Python would wait for it."""
+    if code == exits.INTERRUPTED:
+        _give_up_streams()
+        os._exit(code)
+    sys.exit(code)
+
+
+def answered(work: Callable[[], int]) -> int:
+    """Do the work of a command, and turn what the terminal and its user do meanwhile into an exit code."""
     _prepare_streams()
     try:
         with _prompt_interrupt():
-            code = _run(typed)
+            code = work()
             # Here rather than at exit, where Python could only complain about what went wrong.
             with exits.answering():
                 sys.stdout.flush()
@@ -189,4 +207,4 @@ def _tell_interrupted(before: bytes = b"") -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

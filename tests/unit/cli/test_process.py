@@ -241,6 +241,19 @@ def huge_store(folder) -> None:
     )
 
 
+@pytest.fixture
+def usual_interrupt():
+    """As a process begins at a terminal.
+
+    A session of Spark in the same process has put a handler of its own in the place, and what a shell starts in the
+    background ignores interrupts, as do its children.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_interrupt")
 def test_an_interrupt_ends_even_a_long_read_soon_with_one_line(terminal, tmp_path):
     huge_store(tmp_path)
     shown = terminal("validate", tmp_path, "--depth", "content")
@@ -255,12 +268,35 @@ def test_an_interrupt_ends_even_a_long_read_soon_with_one_line(terminal, tmp_pat
     assert shown.seen.count(b"\x1b[?25l") <= shown.seen.count(b"\x1b[?25h")
 
 
-@pytest.fixture
-def usual_interrupt():
-    """As a process begins: a session of Spark in the same one has put a handler of its own in the place."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+#: An interrupt in the one moment when a pool does not know yet of the thread that it starts.
+AT_A_START = """
+import signal, threading
+from airflow_provider_checkpoint.cli.main import command
+start = threading.Thread.start
+
+def interrupted(thread):
+    start(thread)
+    if thread.name.startswith("ThreadPoolExecutor"):
+        signal.raise_signal(signal.SIGINT)
+
+threading.Thread.start = interrupted
+command()
+"""
+
+
+@pytest.mark.usefixtures("usual_interrupt")
+def test_an_interrupt_while_a_thread_starts_does_not_wait_for_its_read(tmp_path):
+    huge_store(tmp_path)
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", AT_A_START, "validate", str(tmp_path), "--depth", "content"],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 130
+    assert time.monotonic() - began < 15
+    assert done.stderr == b"interrupted; whatever was under way can be run again\n"
 
 
 @pytest.mark.usefixtures("usual_interrupt")
