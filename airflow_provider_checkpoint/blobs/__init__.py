@@ -26,6 +26,7 @@ from airflow_provider_checkpoint.blobs._protocol import (
     Deletion,
     check_key,
     is_temporary,
+    names_from,
 )
 from airflow_provider_checkpoint.blobs._settle import Backoff
 from airflow_provider_checkpoint.blobs._wrapper import WrapperBlobs
@@ -45,6 +46,7 @@ __all__ = [
     "WrapperBlobs",
     "check_key",
     "is_temporary",
+    "names_from",
     "open_blobs",
     "probe",
     "sha256_of",

@@ -68,8 +68,8 @@ class FolderView(BlobStore):
         for info in self._inner.list(prefix + check_folder(folder), temporary=temporary):
             yield BlobInfo(info.key.removeprefix(prefix), info.size, info.modified, info.version)
 
-    def folders(self, folder: str = "") -> Iterator[str]:
-        return self._inner.folders(self._prefix + check_folder(folder))
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
+        return self._inner.folders(self._prefix + check_folder(folder), start=start)
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         outcomes = self._inner.delete([self._full(key) for key in keys])

@@ -25,6 +25,7 @@ from airflow_provider_checkpoint.blobs._protocol import (
     check_key,
     check_new_key,
     is_temporary,
+    names_from,
     temporary_key,
 )
 from airflow_provider_checkpoint.blobs._settle import Backoff, ConditionFailedError, settle_create
@@ -182,11 +183,11 @@ class FsspecBlobs(BlobStore):
                 elif info["type"] == "file" and temporary in (None, is_temporary(key)):
                     yield _info(key, info)
 
-    def folders(self, folder: str = "") -> Iterator[str]:
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
         check_folder(folder)
-        for info in self._ls(folder.removesuffix("/")):
-            if info["type"] == "directory":
-                yield self._key(info["name"]).rpartition("/")[2]
+        found = self._ls(folder.removesuffix("/"))
+        names = [self._key(info["name"]).rpartition("/")[2] for info in found if info["type"] == "directory"]
+        yield from names_from(start, names)
 
     def _ls(self, folder: str) -> Sequence[dict[str, Any]]:
         path = f"{self._path}/{folder}" if folder else self._path

@@ -215,11 +215,11 @@ class LocalBlobs(BlobStore):
                     continue
                 yield _info(f"{path}{entry.name}", info)
 
-    def folders(self, folder: str = "") -> Iterator[str]:
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
         check_folder(folder)
         with self._errors(folder), contextlib.suppress(*_NO_FOLDER), self._walk(folder.removesuffix("/")) as fd:
             with os.scandir(fd) as entries:
-                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                names = [each.name for each in entries if each.name >= start and each.is_dir(follow_symlinks=False)]
             # In the order in which object stores give them, so that whoever sorts them has little to do.
             yield from sorted(names)
 

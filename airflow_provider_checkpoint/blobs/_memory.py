@@ -19,6 +19,7 @@ from airflow_provider_checkpoint.blobs._protocol import (
     check_key,
     check_new_key,
     is_temporary,
+    names_from,
 )
 from airflow_provider_checkpoint.exceptions import BlobChangedError, BlobNotFoundError
 
@@ -99,10 +100,10 @@ class MemoryBlobs(BlobStore):
             ):
                 yield info
 
-    def folders(self, folder: str = "") -> Iterator[str]:
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
         prefix = f"{check_folder(folder)}/" if folder else ""
         below = (key.removeprefix(prefix) for key in list(self._objects) if key.startswith(prefix))
-        yield from {rest.partition("/")[0] for rest in below if "/" in rest}
+        yield from names_from(start, {rest.partition("/")[0] for rest in below if "/" in rest})
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         checked = [check_key(key) for key in keys]

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
 
 from airflow_provider_checkpoint.blobs import _fork
 from airflow_provider_checkpoint.blobs._anew import anew
@@ -32,6 +33,7 @@ from airflow_provider_checkpoint.blobs._protocol import (
     check_key,
     check_new_key,
     is_temporary,
+    names_from,
     temporary_key,
 )
 from airflow_provider_checkpoint.blobs._settle import (
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
 
 _READ_CHUNK = 1024 * 1024
 _LIST_CHUNK = 1000
+#: Sorts behind everything else that can stand in a name.
+_HIGHEST = chr(0x10FFFF)
 _MARK = "writer"
 _PART = 16 * 1024 * 1024
 #: The client spreads one call over several requests at once, so a batch holds several requests' worth of keys.
@@ -241,11 +245,41 @@ class ObjectBlobs(BlobStore):
                     if temporary is None or is_temporary(meta["path"]) is temporary:
                         yield _info(meta)
 
-    def folders(self, folder: str = "") -> Iterator[str]:
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
         prefix = check_folder(folder)
         with self._errors(folder):
+            if start and isinstance(self._store, S3Store):
+                yield from self._folders_from(prefix, start)
+                return
             found = obstore.list_with_delimiter(self._store, prefix or None)["common_prefixes"]
-        yield from (path.rstrip("/").rpartition("/")[2] for path in found)
+        yield from names_from(start, (path.rstrip("/").rpartition("/")[2] for path in found))
+
+    def _folders_from(self, folder: str, start: str) -> Iterator[str]:
+        """Folders from a name on, out of a listing of keys: S3 knows where to begin one, but not one of folders.
+
+        A full page is not followed by the next one, but by the one behind the folder that it ended in. So each request
+        answers with a thousand keys, or passes by a folder of any size.
+        """
+        prefix = f"{folder}/" if folder else ""
+        # Into the folder: some servers take a name without a slash to mean all that is below it as well.
+        offset = f"{prefix}{start}/ "
+        seen: set[str] = set()
+        while True:
+            page = next(iter(obstore.list(self._store, folder or None, offset=offset, chunk_size=_LIST_CHUNK)), [])
+            keys = [meta["path"] for meta in page]
+            if keys != sorted(keys):
+                # Directory buckets do not sort: there is no place to begin at, and none to skip to.
+                yield from names_from(start, set(self.folders(folder)) - seen)
+                return
+            for key in keys:
+                name, slash, _ = key[len(prefix) :].partition("/")
+                if slash and name >= start and name not in seen:
+                    seen.add(name)
+                    yield name
+            if len(keys) < _LIST_CHUNK:
+                return
+            name, slash, _ = keys[-1][len(prefix) :].partition("/")
+            offset = f"{prefix}{name}/{_HIGHEST}" if slash else keys[-1]
 
     # -- delete --------------------------------------------------------------------------------------------------
 

@@ -152,8 +152,12 @@ class BlobStore(ABC):
         """
 
     @abstractmethod
-    def folders(self, folder: str = "") -> Iterator[str]:
-        """The names of the folders directly below a folder, without listing what is inside them."""
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
+        """The names of the folders directly below a folder, without listing what is inside them.
+
+        With ``start``, only from that name on, in ascending order; a store that can does not look at those before.
+        This is for names of one length: where one begins with another, servers do not agree on what comes first.
+        """
 
     # -- delete --------------------------------------------------------------------------------------------------
 
@@ -193,6 +197,11 @@ def check_new_key(key: str) -> str:
             "object name is reserved for half-written objects", subject=repr(key), hint="Choose another name."
         )
     return check_key(key)
+
+
+def names_from(start: str, names: Iterable[str]) -> Iterable[str]:
+    """What ``folders`` answers where all names are at hand."""
+    return sorted(name for name in names if name >= start) if start else names
 
 
 def check_folder(folder: str) -> str:

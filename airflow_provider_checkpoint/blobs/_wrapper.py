@@ -47,8 +47,8 @@ class WrapperBlobs(BlobStore):
     def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         return self._inner.list(folder, temporary=temporary)
 
-    def folders(self, folder: str = "") -> Iterator[str]:
-        return self._inner.folders(folder)
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
+        return self._inner.folders(folder, start=start)
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         return self._inner.delete(keys)

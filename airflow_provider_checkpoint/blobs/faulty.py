@@ -109,8 +109,8 @@ class FaultyBlobs(WrapperBlobs):
     def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         yield from self._call("list", folder, lambda: self._inner.list(folder, temporary=temporary))
 
-    def folders(self, folder: str = "") -> Iterator[str]:
-        yield from self._call("folders", folder, lambda: self._inner.folders(folder))
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
+        yield from self._call("folders", folder, lambda: self._inner.folders(folder, start=start))
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         # One object at a time, so that a crash can fall between any two of them.

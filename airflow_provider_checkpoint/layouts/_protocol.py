@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
 
     from airflow_provider_checkpoint.blobs import BlobStore
@@ -88,6 +88,13 @@ class Layout(ABC):
 
         Includes unreadable ones, and may include some that were never committed: ``load`` tells.
         """
+
+    def newest_first(self) -> Iterator[CheckpointId]:
+        """The same ids from the newest on, for whoever expects to need only the first few.
+
+        Where the pointer is right, formats whose names sort as their ids do find those without listing the others.
+        """
+        yield from reversed(self.candidates())
 
     @abstractmethod
     def load(self, checkpoint_id: CheckpointId) -> Checkpoint:

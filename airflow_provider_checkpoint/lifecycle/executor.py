@@ -307,7 +307,7 @@ class Executor:
         holder = open_timeline(
             self._blobs,
             start=start,
-            has_checkpoints=bool(self._layout.candidates()),
+            has_checkpoints=any(self._layout.newest_first()),
             writer=mark,
             now=self._clock(),
             owner=self._by,

@@ -36,7 +36,7 @@ def sign_of_life(layout: Layout, *, now: datetime, within: timedelta) -> str | N
 
 def newest_readable(layout: Layout) -> Checkpoint | None:
     """The newest checkpoint whose manifest can be understood, on whichever branch."""
-    for checkpoint_id in reversed(layout.candidates()):
+    for checkpoint_id in layout.newest_first():
         try:
             known = look_at(layout, checkpoint_id)
         except CorruptManifestError:

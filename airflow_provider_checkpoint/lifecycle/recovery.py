@@ -1,7 +1,8 @@
 """Choosing the point to go back to, and explaining the choice.
 
 Candidates are looked at from the newest to the oldest and the first that fits is taken, so that a healthy store costs
-one listing and the reads of one checkpoint. Whether a candidate fits is decided by pure functions of its facts.
+a listing of the newest and the reads of one checkpoint. Whether a candidate fits is decided by pure functions of its
+facts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from airflow_provider_checkpoint.lifecycle.validation import validate_examined
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime, timedelta
 
     from airflow_provider_checkpoint.layouts._protocol import Layout
@@ -309,14 +310,17 @@ class _Search:
             else:
                 yield known.checkpoint
 
-    def _candidates(self) -> list[CheckpointId]:
-        newest_first = self._layout.candidates()[::-1]
+    def _candidates(self) -> Iterable[CheckpointId]:
+        newest_first = self._layout.newest_first()
         if not self._wish.exact:
             return newest_first
-        if self._wish.checkpoint_id not in newest_first:
-            raise self._none(f"there is no checkpoint {self._wish.checkpoint_id}")
         # The newer ones tell how far back it is and what their sinks have published since.
-        return newest_first[: newest_first.index(self._wish.checkpoint_id) + 1]
+        down_to_it = []
+        for each in newest_first:
+            down_to_it.append(each)
+            if each == self._wish.checkpoint_id:
+                return down_to_it
+        raise self._none(f"there is no checkpoint {self._wish.checkpoint_id}")
 
     def _resolve_pin(self, wish: Wish) -> Wish:
         if wish.strategy is not Strategy.PIN:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import ConfigurationError, NoRecoveryPointError
 from airflow_provider_checkpoint.lifecycle.facts import look_at
 from airflow_provider_checkpoint.lifecycle.recovery import Wish, choose
 from airflow_provider_checkpoint.lifecycle.spans import format_span
-from airflow_provider_checkpoint.lifecycle.timelines import lineage, read_timelines
+from airflow_provider_checkpoint.lifecycle.timelines import History
 from airflow_provider_checkpoint.lifecycle.validation import validate_examined
 from airflow_provider_checkpoint.model import Depth
 
@@ -32,8 +33,8 @@ def newest_committed(
     depth: Depth = Depth.STRUCTURE,
 ) -> Checkpoint | None:
     """The newest checkpoint of the current history that fits and is proven so far; None if there is none."""
-    history = lineage(read_timelines(layout.blobs))
-    for checkpoint_id in reversed(layout.candidates()):
+    history = History(layout.blobs)
+    for checkpoint_id in layout.newest_first():
         known = look_at(layout, checkpoint_id)
         if known is None or known.checkpoint is None or known.problem:
             continue
@@ -59,9 +60,9 @@ def committed_since(layout: Layout, last: CheckpointId | None) -> list[Checkpoin
     Ids are given out in order and never again, so that one that is gone, or was left behind by a recovery, still tells
     what is newer.
     """
-    history = lineage(read_timelines(layout.blobs))
-    newer = [each for each in layout.candidates() if last is None or each > last]
-    found = (look_at(layout, checkpoint_id) for checkpoint_id in newer)
+    history = History(layout.blobs)
+    newer = takewhile(lambda each: last is None or each > last, layout.newest_first())
+    found = (look_at(layout, checkpoint_id) for checkpoint_id in reversed([*newer]))
     return [
         known.checkpoint
         for known in found

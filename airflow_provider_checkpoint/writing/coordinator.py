@@ -150,7 +150,7 @@ class Coordinator:
                 holder = open_timeline(
                     layout.blobs,
                     start=chosen,
-                    has_checkpoints=bool(layout.candidates()),
+                    has_checkpoints=any(layout.newest_first()),
                     writer=writer or uuid4().hex,
                     now=clock(),
                     reason=reason or f"started from {recover_from}",

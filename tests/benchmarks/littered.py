@@ -58,7 +58,8 @@ class MadeUpBlobs(MemoryBlobs):
     def list(self, folder: str = "", *, temporary: bool | None = False) -> Iterator[BlobInfo]:
         return (BlobInfo(key, 10, OLD, '"1"') for key in self._keys()) if folder == "" else iter(())
 
-    def folders(self, folder: str = "") -> Iterator[str]:
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
+        assert not start, "a search looks at everything"
         return (str(nth_id(number)) for number in range(self._checkpoints)) if folder == "" else iter(())
 
     def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:

@@ -41,6 +41,19 @@ class Listing:
         assert sorted(store.folders("a/b")) == ["c"]
         assert list(store.folders("a/b/c")) == list(store.folders("top")) == list(store.folders("missing")) == []
 
+    def test_folders_from_a_name_on_come_in_order(self, store: BlobStore) -> None:
+        names = ["a1", "a2", "b0", "c-", "zz"]
+        for name in names:
+            store.create(f"f/{name}/x/1", b"1")
+            store.create(f"f/{name}/y", b"1")
+        store.create("f/a3", b"1")
+        store.create("g/other/1", b"1")
+        for start in ["00", *names, "a3", "ba", "zzz"]:
+            assert list(store.folders("f", start=start)) == [name for name in names if name >= start], start
+        assert list(store.folders("missing", start="a")) == []
+        assert list(store.folders(start="g")) == ["g"]
+        assert list(store.at("f").folders(start="b0")) == ["b0", "c-", "zz"]
+
     def test_a_folder_is_gone_or_empty_with_its_last_object(self, store: BlobStore) -> None:
         store.create("a/b/1", b"1")
         store.create("a/2", b"1")
@@ -74,12 +87,14 @@ class Listing:
 
     def test_thousands_of_objects_are_listed_and_deleted_page_by_page(self, store: BlobStore, backend: Backend) -> None:
         # Most in one folder, for clients that list folder by folder.
-        folder = ["a", "a", "a", "b", "a", "a", "a", "c"]
+        folder = ["a", "a", "a", "a0", "a", "a", "a", "c"]
         names = [f"many/{folder[number % 8]}/{number:05}" for number in range(backend.many)]
         backend.put_all(names, lambda key: key.encode() * (int(key[-1]) + 1))
         listed = {info.key: info.size for info in store.list("many")}
-        assert listed == {name: 12 * (int(name[-1]) + 1) for name in names}
-        assert sorted(store.folders("many")) == ["a", "b", "c"]
+        assert listed == {name: len(name) * (int(name[-1]) + 1) for name in names}
+        assert sorted(store.folders("many")) == ["a", "a0", "c"]
+        assert list(store.folders("many", start="a")) == ["a", "a0", "c"]
+        assert list(store.folders(start="many")) == ["many"]
         # Some were never there, at the beginning, in the middle and at the end.
         middle = len(names) // 2
         wanted = ["many/missing", *names[:middle], "missing", *names[middle:-1], "many/b/missing"]

@@ -67,9 +67,9 @@ class MeetingBlobs(WrapperBlobs):
         self._meet("list")
         yield from super().list(folder, temporary=temporary)
 
-    def folders(self, folder="") -> Iterator:
+    def folders(self, folder="", *, start="") -> Iterator:
         self._meet("folders")
-        yield from super().folders(folder)
+        yield from super().folders(folder, start=start)
 
     def delete(self, keys: Iterable[str]) -> Sequence:
         outcomes = []

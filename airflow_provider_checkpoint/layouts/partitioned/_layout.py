@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, ClassVar
 from uuid import UUID
 
 from airflow_provider_checkpoint.exceptions import (
     BlobNotFoundError,
     CheckpointConflictError,
+    CheckpointError,
     CheckpointNotFoundError,
     CorruptArtifactError,
     CorruptManifestError,
@@ -35,7 +37,7 @@ from airflow_provider_checkpoint.layouts.partitioned._state import Decode, diges
 from airflow_provider_checkpoint.model import ArtifactKind, Checkpoint, CheckpointId, Depth, Issue, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from typing_extensions import Buffer
@@ -82,7 +84,9 @@ class PartitionedLayout(Layout):
         Ids in the trash count: a checkpoint that comes back from there must not be newer than what was written since.
         """
         with self._giving:
-            highest = max([*self.candidates(), *self._ids_in(_paths.TRASH), *self._given], default=None)
+            known = [*islice(self.newest_first(), 1), *self._given]
+            known += self._ids_in(_paths.TRASH, max(known, default=None))
+            highest = max(known, default=None)
             new = _paths.id_from_uuid(self._ids.fresh())
             if highest is not None and new <= highest:
                 new = _paths.id_from_uuid(self._ids.following(UUID(str(highest))))
@@ -92,13 +96,28 @@ class PartitionedLayout(Layout):
     def candidates(self) -> list[CheckpointId]:
         return self._ids_in("")
 
+    def newest_first(self) -> Iterator[CheckpointId]:
+        """See ``Layout``. The answer is the same whatever the pointer says: it only tells how far to list at first."""
+        try:
+            hint = self.read_pointer()
+        except CheckpointError:
+            # The listing will tell whether it is the store.
+            hint = None
+        if hint is not None:
+            yield from reversed(self._ids_in("", hint))
+        yield from (each for each in reversed(self.candidates()) if hint is None or each < hint)
+
     def trashed(self) -> dict[CheckpointId, PartitionedLayout]:
         """Checkpoints that were pruned and may come back, each as a store that holds nothing but its manifest."""
         folders = {each: f"{_paths.TRASH}/{each}/kept" for each in self._ids_in(_paths.TRASH)}
         return {each: PartitionedLayout(self.blobs.at(folder)) for each, folder in folders.items()}
 
-    def _ids_in(self, folder: str) -> list[CheckpointId]:
-        return sorted(CheckpointId(name) for name in self.blobs.folders(folder) if _paths.is_id(name))
+    def _ids_in(self, folder: str, start: CheckpointId | None = None) -> list[CheckpointId]:
+        names = self.blobs.folders(folder, start="" if start is None else str(start))
+        if start is not None:
+            # What comes behind the last possible id need not be listed. It may be much.
+            names = takewhile(lambda name: name <= _paths.HIGHEST_ID, names)
+        return sorted(CheckpointId(name) for name in names if _paths.is_id(name))
 
     def list_checkpoints(self) -> list[CheckpointId]:
         """Ids of the committed checkpoints, oldest first. Asks for each manifest, and reads none."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LATEST = "_latest"
 TRASH = "trash"
 ID_LENGTH = 36
+HIGHEST_ID = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 MAX_PARTITION = 2**32 - 1
 
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"

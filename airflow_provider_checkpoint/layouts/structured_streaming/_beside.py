@@ -13,7 +13,15 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from airflow_provider_checkpoint.blobs import BlobInfo, BlobStore, Capabilities, Creation, Deletion, is_temporary
+from airflow_provider_checkpoint.blobs import (
+    BlobInfo,
+    BlobStore,
+    Capabilities,
+    Creation,
+    Deletion,
+    is_temporary,
+    names_from,
+)
 from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.layouts._protocol import HOUSEKEEPING
 from airflow_provider_checkpoint.layouts.structured_streaming._names import SEALS
@@ -101,12 +109,13 @@ class RecordsBeside(BlobStore):
             if self._of(info.key) is place:
                 yield info
 
-    def folders(self, folder: str = "") -> Iterator[str]:
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
         if folder:
-            yield from self._of(folder).folders(folder)
+            yield from self._of(folder).folders(folder, start=start)
             return
-        yield from (name for name in self.directory.folders() if name not in _RECORDS)
-        yield from (name for name in self._records.folders() if name in _RECORDS)
+        directory = (name for name in self.directory.folders() if name not in _RECORDS)
+        records = (name for name in self._records.folders() if name in _RECORDS)
+        yield from names_from(start, chain(directory, records))
 
     def delete(self, keys: Iterable[str]) -> Sequence[Deletion]:
         asked = [*keys]

@@ -222,9 +222,9 @@ class Interrupted(WrapperBlobs):
         yield from super().list(folder, temporary=temporary)
         self._call("listed", folder or "all")
 
-    def folders(self, folder: str = "") -> Iterator[str]:
+    def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
         self._call("folders", folder)
-        yield from super().folders(folder)
+        yield from super().folders(folder, start=start)
         self._call("foldered", folder)
 
     def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
