@@ -235,10 +235,13 @@ class Depth(StrEnum):
 
     @property
     def rank(self) -> int:
-        return list(Depth).index(self)
+        return _RANKS[self]
 
     def includes(self, other: Depth) -> bool:
         return self.rank >= other.rank
+
+
+_RANKS = {depth: rank for rank, depth in enumerate(Depth)}
 
 
 class Severity(StrEnum):

@@ -67,6 +67,10 @@ def find_chains(artifacts: Iterable[Artifact]) -> tuple[dict[Slot, Chain], list[
     chains = {}
     issues = []
     for slot, pieces in listed.items():
+        if len(pieces) == 1 and pieces[0].kind is ArtifactKind.SNAPSHOT:
+            # Most are like this, and a manifest may list very many.
+            chains[slot] = Chain(pieces[0])
+            continue
         problems = _problems(slot, pieces)
         issues += problems
         if not any(issue.severity is Severity.ERROR for issue in problems):

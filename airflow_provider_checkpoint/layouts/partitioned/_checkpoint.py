@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
 from airflow_provider_checkpoint.layouts._sinks import join_sinks
-from airflow_provider_checkpoint.layouts.partitioned._paths import locate
+from airflow_provider_checkpoint.layouts.partitioned._paths import is_ours, locate
 from airflow_provider_checkpoint.layouts.partitioned._rules import LAST_TIMESTAMP_MS
 from airflow_provider_checkpoint.model import FIRST_TIMELINE, Artifact, ArtifactKind, Checkpoint
 
@@ -52,17 +52,13 @@ def artifacts_of(manifest: CheckpointManifestV2) -> tuple[Artifact, ...]:
 def artifact_of(operator: str, entry: PartitionEntry, checkpoint_id: CheckpointId) -> Artifact:
     """One of them."""
     kind = ArtifactKind.DELTA if entry.is_delta else ArtifactKind.SNAPSHOT
-    name = locate(entry.path, checkpoint_id)
-    if (name.partition, name.kind) != (entry.partition_id, kind) or not name.is_of(operator):
-        raise CorruptManifestError(
-            f"the {kind} of operator {operator!r}, partition {entry.partition_id}, is said to be that of another",
-            subject=entry.path,
-        )
-    return Artifact(
-        key=name.key,
-        kind=kind,
-        operator=operator,
-        partition=entry.partition_id,
-        size=entry.size_bytes,
-        sha256=entry.sha256,
-    )
+    key = entry.path
+    if not operator or not is_ours(key, operator, entry.partition_id, kind):
+        name = locate(entry.path, checkpoint_id)
+        if (name.partition, name.kind) != (entry.partition_id, kind) or not name.is_of(operator):
+            raise CorruptManifestError(
+                f"the {kind} of operator {operator!r}, partition {entry.partition_id}, is said to be that of another",
+                subject=entry.path,
+            )
+        key = name.key
+    return Artifact(key, kind, operator, entry.partition_id, entry.size_bytes, entry.sha256)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -104,10 +105,14 @@ def artifact_key(checkpoint_id: CheckpointId, operator: str, partition: int, kin
         raise InvalidKeyError(
             "partition number is not an unsigned 32-bit number", subject=str(partition), hint="Partitions count from 0."
         )
-    folder = operator_folder(operator)
-    return f"{id_folder(checkpoint_id)}/operators/{folder}/partition-{partition}.{_ENDINGS[kind]}"
+    return f"{id_folder(checkpoint_id)}{_below_id(operator, partition, kind)}"
 
 
+def _below_id(operator: str, partition: int, kind: ArtifactKind) -> str:
+    return f"/operators/{operator_folder(operator)}/partition-{partition}.{_ENDINGS[kind]}"
+
+
+@lru_cache(maxsize=1024)
 def operator_folder(name: str) -> str:
     """The folder of an operator: one path segment, different for different names, whatever they hold.
 
@@ -158,6 +163,11 @@ def parse_artifact_key(key: str) -> ArtifactName | None:
         partition=int(match["partition"]),
         kind=_KINDS[match["kind"]],
     )
+
+
+def is_ours(path: str, operator: str, partition: int, kind: ArtifactKind) -> bool:
+    """Whether a path names this artifact in the one spelling that we write. Nearly all do, and to ask costs little."""
+    return path[ID_LENGTH:] == _below_id(operator, partition, kind) and is_id(path[:ID_LENGTH])
 
 
 def locate(path: str, checkpoint_id: CheckpointId | None) -> ArtifactName:

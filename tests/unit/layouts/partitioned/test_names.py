@@ -10,7 +10,7 @@ from airflow_provider_checkpoint.blobs import MemoryBlobs, check_key
 from airflow_provider_checkpoint.exceptions import CorruptManifestError, InvalidKeyError
 from airflow_provider_checkpoint.layouts._protocol import HOUSEKEEPING, Named, Role
 from airflow_provider_checkpoint.layouts.partitioned import PartitionData, PartitionedLayout, operator_folder
-from airflow_provider_checkpoint.layouts.partitioned._paths import artifact_key, locate, parse_artifact_key
+from airflow_provider_checkpoint.layouts.partitioned._paths import artifact_key, is_ours, locate, parse_artifact_key
 from airflow_provider_checkpoint.model import ArtifactKind, CheckpointId
 from tests.unit.layouts.partitioned.samples import IDS, M1_ID, TEXT, U32, commit, nth_id, patient
 
@@ -98,6 +98,24 @@ def test_state_of_an_operator_with_an_odd_name_is_found_again(layout, operator):
     assert layout.examine(nth_id(1)).issues == []
     assert layout.load(nth_id(1)).artifacts[0].operator == operator
     assert {info.key.partition("/")[0] for info in layout.blobs.list()} == {str(made.checkpoint_id), "_latest"}
+
+
+@patient
+@given(
+    operator=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=400),
+    other=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10),
+    owner=IDS,
+    partition=U32,
+    kind=KINDS,
+)
+def test_a_path_that_is_told_ours_means_what_it_is_taken_for(operator, other, owner, partition, kind):
+    key = artifact_key(owner, operator, partition, kind)
+    assert is_ours(key, operator, partition, kind)
+    name = locate(key, M1_ID)
+    assert (name.key, name.partition, name.kind, name.is_of(operator)) == (key, partition, kind, True)
+    assert is_ours(key, other, partition, kind) == (other == operator)
+    for path in (f"/{key}", f"store/{key}", key.partition("/")[2], f"{key}.bak", key.upper(), key.replace("-", "_", 1)):
+        assert not is_ours(path, operator, partition, kind)
 
 
 # -- paths in manifests ------------------------------------------------------------------------------------------
