@@ -6,7 +6,6 @@ what the reference would have written, and a reader of the reference ignores the
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -19,6 +18,7 @@ from pydantic import (
     Strict,
     model_serializer,
 )
+from pydantic_core import to_json
 
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
 from airflow_provider_checkpoint.layouts._fields import I64, U16, U32, U64, ByName, Names, Text
@@ -190,4 +190,5 @@ def with_sinks(
 
 
 def _dump(values: dict[str, Any]) -> bytes:
-    return json.dumps(values, indent=2, ensure_ascii=False).encode()
+    # What json.dumps writes with an indent it writes in Python, ten times as slowly.
+    return to_json(values, indent=2)
