@@ -14,7 +14,13 @@ from airflow_provider_checkpoint.layouts.structured_streaming._diagnose_logs imp
 from airflow_provider_checkpoint.layouts.structured_streaming._diagnosis import Diagnosis, Finding
 from airflow_provider_checkpoint.layouts.structured_streaming._names import is_litter, is_table
 from airflow_provider_checkpoint.layouts.structured_streaming._needs import descriptions, state_needs
-from airflow_provider_checkpoint.layouts.structured_streaming._proofs import DOUBT, Known, Prover, run_checks
+from airflow_provider_checkpoint.layouts.structured_streaming._proofs import (
+    DOUBT,
+    SEALED_FILE_CHANGED,
+    Known,
+    Prover,
+    run_checks,
+)
 from airflow_provider_checkpoint.layouts.structured_streaming._seal import newest_seal, with_digests
 from airflow_provider_checkpoint.layouts.structured_streaming._spark_says import SILENT, about_state
 from airflow_provider_checkpoint.layouts.structured_streaming._writer import writer_of
@@ -126,7 +132,14 @@ def _state_findings(
             if issue.code != DOUBT:
                 finding = _state_finding(subject, issue)
                 fix = finding.fix or _table_fix(prover, subject, issue, [each.key for each in needs.artifacts])
-                yield finding.model_copy(update={"fix": fix})
+                says = _said_of_changed(prover, subject) if issue.code == SEALED_FILE_CHANGED else finding.spark_says
+                yield finding.model_copy(update={"fix": fix, "spark_says": says})
+
+
+def _said_of_changed(prover: Prover, key: str) -> str:
+    """A file that is not as it was sealed may be broken in itself as well: then Spark sees it."""
+    broken = [issue for issue in prover.issues(Artifact(key)) if _is_error(issue)]
+    return about_state(key, broken[0].code) if broken else SILENT
 
 
 def _commit(view: View, batch: int) -> Commit | None:
@@ -219,7 +232,7 @@ def _resealed(
         return
     for subject, issues in run_checks(layout.checks(examined.checkpoint, depth), width=width, known=known):
         for issue in issues:
-            if issue.code == "sealed_file_changed" and not subject.startswith("state/"):
+            if issue.code == SEALED_FILE_CHANGED and not subject.startswith("state/"):
                 wrong = issue.message.removeprefix(f"{subject}: ")
                 yield Finding(code=issue.code, blocking=True, subject=subject, spark_says=SILENT, wrong=wrong)
 

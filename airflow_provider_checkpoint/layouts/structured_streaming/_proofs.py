@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts.structured_streaming._names import StateName
     from airflow_provider_checkpoint.layouts.structured_streaming._view import View
 
+SEALED_FILE_CHANGED = "sealed_file_changed"
+
 #: Damage that Spark does not see, and so does not repair: it goes on with less state, or with another one.
-UNSEEN = frozenset({"sealed_file_changed", "sst_block_corrupt", "sst_corrupt"})
+UNSEEN = frozenset({SEALED_FILE_CHANGED, "sst_block_corrupt", "sst_corrupt"})
 
 #: The code of an issue that says what could not be proven.
 DOUBT = "partly_proven"
@@ -222,4 +224,4 @@ def _snapshot_of(key: str) -> str | None:
 def _since_sealed(issue: Issue) -> Issue:
     if issue.code not in ("checksum_mismatch", "size_mismatch"):
         return issue
-    return Issue.error("sealed_file_changed", issue.message.replace("the manifest says", "when it was sealed it was"))
+    return Issue.error(SEALED_FILE_CHANGED, issue.message.replace("the manifest says", "when it was sealed it was"))

@@ -26,7 +26,6 @@ _DAMAGED = {
     "schema": "java.io.EOFException, without the name of the file",
 }
 _BY_CODE = {
-    "sealed_file_changed": SILENT,
     "snapshot_repairable": "nothing, or a warning: Spark 4.1 and later do without the snapshot",
     "unique_id_missing": _MISSING["changelog"],
     "operator_metadata_corrupt": "nothing: it is written anew",

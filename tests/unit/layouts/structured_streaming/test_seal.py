@@ -87,6 +87,20 @@ def test_sealing_again_says_that_files_have_changed_since(name):
     assert scene.records.read("seals/11.json") == before
 
 
+def test_diagnose_tells_a_sealed_file_that_spark_trips_over_from_one_that_it_takes():
+    def said(scene):
+        (finding,) = (each for each in diagnose(scene.layout).findings if each.subject == "state/0/0/12.delta")
+        assert finding.code == "sealed_file_changed"
+        return finding.spark_says
+
+    scene = sealed("hdfs_agg")
+    scene.put("state/0/0/12.delta", scene.read("state/0/0/11.delta"))
+    assert said(scene).startswith("nothing: the query starts")
+    scene = sealed("hdfs_agg")
+    scene.put("state/0/0/12.delta", scene.read("state/0/0/12.delta")[:-5])
+    assert "EOFException" in said(scene)
+
+
 def test_sealing_again_answers_with_the_standing_seal():
     scene = sealed("hdfs_agg")
     assert seal(scene.layout, batch(11)).sealed == NOW
