@@ -230,7 +230,7 @@ class Servers:
         if node is None or not AZURITE.exists():
             raise ServerError(
                 f"Azurite is needed and {'node is not installed' if node is None else f'{AZURITE} is missing'}: "
-                "install Node.js with npm and run ./dev test, which fetches Azurite into .tools"
+                "run ./dev test, which fetches both into .tools"
             )
 
         def command(home: Path, ports: Sequence[int]) -> list[str]:
