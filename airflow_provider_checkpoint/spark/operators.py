@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_checkpoint.blobs import open_blobs
+from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.layouts.partitioned import PartitionData, PartitionedLayout, PartitionEntry
 from airflow_provider_checkpoint.spark.cache import ArtifactCache
-from airflow_provider_checkpoint.spark.state_table import HASH, StateSchema, VnodeState, check_keys
+from airflow_provider_checkpoint.spark.state_table import HASH, REMOVED, StateSchema, VnodeState, check_keys
 from airflow_provider_checkpoint.writing.bases import Write
 from airflow_provider_checkpoint.writing.epoch_folders import OutputFile
 
@@ -47,8 +48,8 @@ class KeyedOperator:
     """State per key, spread over vnodes.
 
     :param name: names its state in every checkpoint; keep it when the code changes.
-    :param key: the columns that make up the key; never null.
-    :param state: the columns of the state, those of the key included.
+    :param key: the columns that make up the key: plain values, never null, of the same types in rows and state.
+    :param state: the columns of the state, those of the key included. Values may be of any Arrow type.
     :param update: called on executors, once per vnode and epoch, with the rows of that vnode and the state of exactly
         the keys in them.
     """
@@ -57,6 +58,28 @@ class KeyedOperator:
     key: tuple[str, ...]
     state: pa.Schema
     update: UpdateFunction
+
+    def __post_init__(self) -> None:
+        names = self.state.names
+        if len({*names, VNODE, HASH, REMOVED}) != len(names) + 3:
+            raise ConfigurationError(
+                "the columns of a state must differ, also from those the runtime adds",
+                subject=f"operator {self.name!r}",
+                hint=f"It has {', '.join(names)}; taken are {VNODE}, {HASH} and {REMOVED}.",
+            )
+        if not self.key or len(set(self.key)) != len(self.key) or not set(self.key) <= set(names):
+            raise ConfigurationError(
+                "a key is made of different columns of the state",
+                subject=f"operator {self.name!r}",
+                hint=f"The key is {', '.join(self.key) or 'empty'}; the state has {', '.join(names)}.",
+            )
+        nested = [name for name in self.key if pa.types.is_nested(self.state.field(name).type)]
+        if nested:
+            raise ConfigurationError(
+                f"key column {nested[0]!r} holds more than one value: {self.state.field(nested[0]).type}",
+                subject=f"operator {self.name!r}",
+                hint="Make a column of each part.",
+            )
 
     @property
     def schema(self) -> StateSchema:
@@ -104,14 +127,15 @@ class VnodeTask:
         cache = ArtifactCache(self.cache_folder)
         state = self._load(layout, cache, plan)
 
+        rows = _with_types(rows, self.operator)
         keys = _distinct_keys(rows, self.operator.key)
         update = self.operator.update(rows.drop_columns([VNODE, HASH]), state.find(keys))
-        upserts = _with_hash(update.state, keys, self.operator.key)
-        removed = None if update.removed is None else _with_hash(update.removed, keys, self.operator.key)
-        new = state.change(upserts, removed)
+        new = state.change(*_changes(update, keys, self.operator.key))
 
         written = [self._save(layout, cache, vnode, new, plan)]
         for sink, table in sorted(update.outputs.items()):
+            if sink not in self.sinks:
+                raise ValueError(f"operator {self.operator.name!r} puts rows out to {sink!r}, which is no sink")
             if table.num_rows:
                 address, folder = self.sinks[sink]
                 written.append(write_part(address, folder, sink, f"{self.operator.name}-{vnode:05d}", table))
@@ -203,11 +227,33 @@ def _distinct_keys(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     return rows.select([*key, HASH]).group_by([*key, HASH]).aggregate([])
 
 
+def _with_types(rows: pa.Table, operator: KeyedOperator) -> pa.Table:
+    """Rows whose key columns have exactly the types of the state: Spark puts its session's time zone into times."""
+    for name in operator.key:
+        place = rows.column_names.index(name)
+        field = operator.state.field(name)
+        rows = rows.set_column(place, field, rows.column(name).cast(field.type))
+    return rows
+
+
+def _changes(update: Update, keys: pa.Table, key: tuple[str, ...]) -> tuple[pa.Table, pa.Table | None]:
+    """What an update puts and what it removes, with the hashes of their keys, which the rows brought along."""
+    named = update.state.select(key)
+    if update.removed is not None:
+        named = pa.concat_tables([named, update.removed.select(key).cast(named.schema)])
+    if named.group_by(list(key)).aggregate([]).num_rows != named.num_rows:
+        raise ValueError("an update must name each key once, to be put or to be removed")
+    return _with_hash(update.state, keys, key), (
+        None if update.removed is None else _with_hash(update.removed.select(key), keys, key)
+    )
+
+
 def _with_hash(table: pa.Table, keys: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Give rows the hash of their key, which the rows of the epoch brought along."""
-    joined = table.join(keys, keys=list(key), join_type="left outer")
-    if joined.column(HASH).null_count:
+    """Give rows, each key once, the hash of their key."""
+    # Only the key is joined: a join takes no lists or structs along.
+    wanted = table.select(key).cast(keys.select(key).schema)
+    wanted = wanted.append_column("__row", pa.array(range(table.num_rows), pa.int64()))
+    met = wanted.join(keys, keys=list(key), join_type="inner").sort_by("__row")
+    if met.num_rows != table.num_rows:
         raise ValueError("an update may only change keys that are among its rows")
-    if joined.num_rows != table.num_rows or keys.num_rows < table.num_rows:
-        raise ValueError("an update must name each key once")
-    return joined
+    return table.append_column(HASH, met.column(HASH))

@@ -210,11 +210,11 @@ def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _padded(keys: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of removed keys: a value nobody reads in every other column."""
+    """Rows of removed keys: nulls, which nobody reads, in every other column."""
     columns = [
         keys.column(field.name).cast(field.type)
         if field.name in keys.column_names
-        else pa.array([None] * keys.num_rows, field.type)
+        else pa.nulls(keys.num_rows, field.type)
         for field in schema
     ]
-    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in schema])).cast(schema)
+    return pa.table(columns, schema=schema)
