@@ -97,6 +97,10 @@ class CheckpointedPipeline:
     ) -> None:
         if not 0 < vnodes < 2**16:
             raise ConfigurationError("the number of vnodes must be between 1 and 65535", subject=str(vnodes))
+        _require_different("operators", [operator.name for operator in operators])
+        _require_different("sinks", [sink.name for sink in sinks])
+        # Two sinks in one folder would take each other's files for litter.
+        _require_different("folders of sinks", [sink.address.uri.rstrip("/") for sink in sinks])
         self.name = name
         self.source = source
         self.route = route
@@ -148,3 +152,9 @@ class CheckpointedPipeline:
         started = coordinator.last
         log.info("timeline %d starts from %s", coordinator.timeline, "nothing" if started is None else started.id)
         return Run(self, spark, layout, coordinator, options).loop()
+
+
+def _require_different(what: str, names: Sequence[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigurationError(f"{what} of a pipeline must differ", subject=", ".join(twice))

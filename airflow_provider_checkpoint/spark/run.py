@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_provider_checkpoint.exceptions import FencedWriterError, SinkCommitError
+from airflow_provider_checkpoint.exceptions import ConfigurationError, FencedWriterError, SinkCommitError
 from airflow_provider_checkpoint.layouts.partitioned import PartitionEntry, operators_of
 from airflow_provider_checkpoint.spark.operators import (
     VNODE,
@@ -25,7 +25,7 @@ from airflow_provider_checkpoint.writing.coordinator import Coordinator, EpochCo
 from airflow_provider_checkpoint.writing.failures import FailureManager, FailureReason, FailureVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -101,15 +101,14 @@ class Run:
         try:
             contents = work()
             checkpoint = self._coordinator.commit(pending, contents)
+            self._book = self._book.committed(checkpoint.epoch, contents.operators)
         except (FencedWriterError, SinkCommitError):
             raise
         except Exception:
             self._coordinator.abandon(pending)
             raise
         finally:
-            # What a job kept in memory for this epoch is of no use to the next.
-            self._spark.catalog.clearCache()
-        self._book = self._book.committed(checkpoint.epoch, contents.operators)
+            self._clear_cache()
         log.info(
             "checkpoint %s: epoch %d, %s events, %d bytes of state, %.2f s",
             checkpoint.id,
@@ -119,6 +118,14 @@ class Run:
             time.monotonic() - began,
         )
 
+    def _clear_cache(self) -> None:
+        """What a job kept in memory for this epoch is of no use to the next."""
+        try:
+            self._spark.catalog.clearCache()
+        except Exception:
+            # It must not take the place of the epoch's own outcome: one that was committed would be tried again.
+            log.warning("Spark's cache could not be cleared", exc_info=True)
+
     def _work(self, pending: PendingEpoch, part: Slice) -> EpochContents:
         """Everything before the commit: state and output are written, by the executors; sinks have prepared."""
         from airflow_provider_checkpoint.spark.pipeline import Epoch
@@ -127,6 +134,9 @@ class Run:
         watermark = None if last is None else last.watermark
         rows = self._pipeline.source.read(self._spark, part)
         routed = self._pipeline.route(rows, Epoch(pending.ref.epoch, watermark, part))
+        # Rows that go nowhere would be lost: the epoch's end is recorded as read.
+        _require_known("operator", routed.operators, self._pipeline.operators)
+        _require_known("sink", routed.outputs, self._pipeline.sinks)
         written, operators = self._update_all(routed, pending, SnapshotKind.CHECKPOINT)
         for name, frame in routed.outputs.items():
             address, folder = self._sink_places(pending)[name]
@@ -188,6 +198,8 @@ class Run:
             cache_folder=self._options.cache_folder,
         )
         frame = routed.operators.get(operator.name)
+        if frame is not None:
+            _require_key(frame, operator)
         lines = [] if frame is None else run_on_vnodes(frame, operator, self._pipeline.vnodes, task)
         touched = {line.vnode for line in lines if line.kind == "artifact"}
         outdated = self._book.outdated(operator.name, touched, rules, kind)
@@ -205,6 +217,34 @@ class Run:
 
     def _sink_places(self, pending: PendingEpoch) -> dict[str, tuple[StoreAddress, str]]:
         return {name: (sink.address, sink.folder(pending.ref)) for name, sink in self._pipeline.sinks.items()}
+
+
+# -- what users get wrong ----------------------------------------------------------------------------------------
+
+
+def _require_known(what: str, routed: Iterable[str], known: Collection[str]) -> None:
+    unknown = sorted(set(routed) - set(known))
+    if unknown:
+        raise ConfigurationError(
+            f"rows are routed to {what} {unknown[0]!r}, which the pipeline does not have",
+            hint=f"It has {', '.join(sorted(known)) or 'none'}.",
+        )
+
+
+def _require_key(frame: DataFrame, operator: KeyedOperator) -> None:
+    """A key goes to the vnode that Spark's hash says, and that differs with the type: 7 as int, 7 as long."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    columns = {field.name: field.dataType for field in frame.schema.fields}
+    for name in operator.key:
+        wanted = from_arrow_type(operator.state.field(name).type, prefer_timestamp_ntz=True)
+        if columns.get(name) != wanted:
+            has = f"is {columns[name].simpleString()}" if name in columns else "is missing"
+            raise ConfigurationError(
+                f"key column {name!r} {has} in the rows, {wanted.simpleString()} in the state",
+                subject=f"operator {operator.name!r}",
+                hint="Cast or rename it in the pipeline's route.",
+            )
 
 
 # -- Spark jobs --------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
+from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.layouts import open_store
 from airflow_provider_checkpoint.lifecycle.executor import Executor
 from airflow_provider_checkpoint.lifecycle.pruning import plan_prune, plan_sweep
@@ -123,3 +124,53 @@ def test_a_savepoint_holds_all_state_itself_and_restores_when_all_else_is_gone(s
 
 def test_a_savepoint_of_nothing_is_none(spark, folder):
     assert run(spark, folder, max_epochs=0, savepoint_at_end=True) is None
+
+
+def pipeline_of(folder, route, *, operators=("counts",), sinks=("rows",), **more) -> CheckpointedPipeline:
+    return CheckpointedPipeline(
+        "letters",
+        source=source_of(6),
+        route=route,
+        operators=[KeyedOperator(name, ("letter",), COUNTS, count) for name in operators],
+        sinks=[ParquetSink(name, str(folder / name), **more) for name in sinks],
+        vnodes=2,
+    )
+
+
+@pytest.mark.parametrize("twice", [{"operators": ("a", "a")}, {"sinks": ("a", "a")}])
+def test_names_that_are_used_twice_are_refused(tmp_path, twice):
+    with pytest.raises(ConfigurationError, match="must differ"):
+        pipeline_of(tmp_path, None, **twice)
+
+
+def test_two_sinks_in_one_folder_are_refused(tmp_path):
+    sinks = [ParquetSink("one", str(tmp_path / "rows")), ParquetSink("other", f"{tmp_path}/rows/")]
+    with pytest.raises(ConfigurationError, match="folders of sinks"):
+        CheckpointedPipeline("letters", source=source_of(6), route=None, sinks=sinks)
+
+
+WRONG_ROUTES = [
+    (lambda rows, _: Routed(operators={"conuts": rows}), "operator 'conuts'"),
+    (lambda rows, _: Routed(outputs={"rwos": rows}), "sink 'rwos'"),
+    (lambda rows, _: Routed(operators={"counts": rows.select("i")}), "'letter' is missing"),
+    (lambda rows, _: Routed(operators={"counts": rows.withColumn("letter", F.lit(7))}), "is int in the rows, string"),
+]
+
+
+@pytest.mark.parametrize(("route", "words"), WRONG_ROUTES)
+def test_rows_that_are_routed_nowhere_or_with_another_key_are_an_error_and_not_lost(spark, tmp_path, route, words):
+    store = StoreAddress(str(tmp_path / "store"))
+    with pytest.raises(ConfigurationError, match=words):
+        pipeline_of(tmp_path, route).run(spark, RunOptions(store))
+    good = pipeline_of(tmp_path, lambda rows, _: Routed(outputs={"rows": rows.select("i")}))
+    assert good.run(spark, RunOptions(store)) is not None
+    assert sorted(row.i for row in spark.read.parquet(str(tmp_path / "rows")).collect()) == list(range(6))
+
+
+def test_an_epoch_that_is_committed_stays_so_when_the_cache_cannot_be_cleared(spark, folder, monkeypatch):
+    def fail(_):
+        raise RuntimeError("the JVM does not answer")
+
+    monkeypatch.setattr(type(spark.catalog), "clearCache", fail)
+    run(spark, folder, tolerable_failures=10)
+    assert tables(spark, folder) == EXACT
