@@ -115,6 +115,10 @@ class SqlUpsertSink(ParquetSink):
     def holds(self, ref: EpochRef) -> bool:
         return self._table.holds(ref) or super().holds(ref)
 
+    def require(self, history: Lineage) -> None:
+        self._table.require(history)
+        super().require(history)
+
     def retain(self, history: Lineage) -> None:
         self._table.retain(history)
         super().retain(history)

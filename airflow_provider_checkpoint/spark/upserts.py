@@ -102,6 +102,20 @@ class UpsertTable:
         with self._transaction() as cursor:
             return self._is_in(cursor, ref)
 
+    def require(self, history: Lineage) -> None:
+        """Raise if the table could not follow a history that is about to begin."""
+        with self._transaction() as cursor:
+            known = self._history(cursor)
+            if known is not None and known.current >= history.current:
+                raise ConfigurationError(
+                    f"the table holds rows of timeline {known.current}, which this pipeline never opened",
+                    subject=self._shape.table,
+                    hint="It is another pipeline's, or its checkpoints were deleted. Give the sink a table of its own,"
+                    " or empty this one and its undo table, and delete its rows in checkpoint_epochs and"
+                    " checkpoint_tables.",
+                )
+            self._require_undo(self._outside(cursor, history))
+
     def retain(self, history: Lineage) -> list[EpochRef]:
         """Take out every epoch that is not part of the history, and let no other in from now on."""
         with self._transaction() as cursor:
@@ -112,10 +126,7 @@ class UpsertTable:
                     subject=self._shape.table,
                     hint="Another run has started since. Stop this writer.",
                 )
-            cursor.execute(self._sql.epochs, (self._shape.table,))
-            # Newest first: each epoch's old rows are those the one before it had left.
-            marks = [(EpochRef(timeline, epoch), bool(undo)) for timeline, epoch, undo in cursor.fetchall()]
-            gone = [(ref, undo) for ref, undo in marks if not history.contains(ref.timeline, ref.epoch)]
+            gone = self._outside(cursor, history)
             self._require_undo(gone)
             for ref, _ in gone:
                 self._undo(cursor, ref)
@@ -189,6 +200,15 @@ class UpsertTable:
             last = ref.epoch - self._undo_epochs
             cursor.execute(self._sql.forget, (last,))
             cursor.execute(self._sql.forget_marks, (self._shape.table, last))
+
+    def _outside(self, cursor: Cursor, history: Lineage) -> list[tuple[EpochRef, bool]]:
+        """The epochs that are not part of a history, and whether each can be taken out.
+
+        Newest first: each epoch's old rows are those the one before it had left.
+        """
+        cursor.execute(self._sql.epochs, (self._shape.table,))
+        marks = [(EpochRef(timeline, epoch), bool(undo)) for timeline, epoch, undo in cursor.fetchall()]
+        return [(ref, undo) for ref, undo in marks if not history.contains(ref.timeline, ref.epoch)]
 
     def _require_undo(self, gone: Sequence[tuple[EpochRef, bool]]) -> None:
         lost = [ref for ref, undo in gone if not undo]

@@ -16,10 +16,10 @@ Steps 1, 3 and 4 create objects only if absent, and the same bytes again are a s
 asking again. Ids and (timeline, epoch) pairs are never used twice: a failed epoch is abandoned and the next one gets
 new ones.
 
-On start, in this order: choose a checkpoint whose output the sinks still hold; open a timeline that forks from it,
-which fences whoever wrote before, and choose again if somebody else opened one meanwhile; commit the sinks of its epoch
-again if that had been decided; let all sinks discard what is not part of the new history. A crash in between is
-repaired by the next start, which does the same again.
+On start, in this order: choose a checkpoint whose output the sinks still hold; ask the sinks whether they can follow;
+open a timeline that forks from it, which fences whoever wrote before, and choose again if somebody else opened one
+meanwhile; commit the sinks of its epoch again if that had been decided; let all sinks discard what is not part of the
+new history. A crash in between is repaired by the next start, which does the same again.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from uuid import uuid4
 from airflow_provider_checkpoint.exceptions import (
     BlobChangedError,
     CheckpointConflictError,
+    ConfigurationError,
+    CorruptManifestError,
     FencedWriterError,
     NoRecoveryPointError,
     OutcomeUnknownError,
@@ -52,9 +54,19 @@ from airflow_provider_checkpoint.lifecycle.timelines import (
     lineage,
     open_timeline,
     read_timelines,
+    timeline_key,
     timeline_numbers,
 )
-from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth, SinkState, SinkStatus, SourcePosition
+from airflow_provider_checkpoint.model import (
+    FIRST_TIMELINE,
+    Checkpoint,
+    CheckpointId,
+    Depth,
+    SinkState,
+    SinkStatus,
+    SourcePosition,
+    Timeline,
+)
 from airflow_provider_checkpoint.writing.sinks import EpochRef, Sink
 
 if TYPE_CHECKING:
@@ -143,14 +155,19 @@ class Coordinator:
             wish = None if recover_from == "fresh" else _wish(layout, recover_from, depth, pipeline_hash, vnode_count)
             plan = None if wish is None else _choose(layout, wish, clock())
             chosen = None if plan is None or plan.chosen is None else layout.load(plan.chosen)
-            if chosen is not None:
-                _require_output(sinks, chosen, lineage(read_timelines(layout.blobs)))
+            used = any(layout.newest_first())
+            try:
+                _require_followers(layout, sinks, chosen, newest if newest or not used else FIRST_TIMELINE, clock())
+            except (NoRecoveryPointError, ConfigurationError):
+                if max(timeline_numbers(layout.blobs), default=0) == newest:
+                    raise
+                continue
             # If another writer started meanwhile and went back, its sinks discard what we have chosen: choose again.
             with contextlib.suppress(BlobChangedError):
                 holder = open_timeline(
                     layout.blobs,
                     start=chosen,
-                    has_checkpoints=any(layout.newest_first()),
+                    has_checkpoints=used,
                     writer=writer or uuid4().hex,
                     now=clock(),
                     reason=reason or f"started from {recover_from}",
@@ -201,12 +218,15 @@ class Coordinator:
         # but after the decision its sinks would publish.
         self._check_fence(pending)
         self._decide(pending)
+        # From here on the epoch counts, whatever the store answers or fails to answer.
+        self._may_be_decided.add(pending.ref)
         self._hook("decided")
         checkpoint = self._layout.load(pending.checkpoint_id)
         self._commit_sinks(checkpoint, pending.ref, tuple(self._sinks))
         self._layout.update_latest(pending.checkpoint_id)
         self._hook("pointer")
         self.last = self._layout.load(pending.checkpoint_id)
+        self._may_be_decided.discard(pending.ref)
         return self.last
 
     def abandon(self, pending: PendingEpoch) -> None:
@@ -308,6 +328,33 @@ class Coordinator:
                 subject=f"checkpoint {checkpoint.id}",
                 hint="Restart the writer from latest: it commits these sinks again before it goes on.",
             )
+
+
+def _require_followers(
+    layout: PartitionedLayout, sinks: Mapping[str, Sink], chosen: Checkpoint | None, newest: int, now: datetime
+) -> None:
+    """Ask all that could speak against starting here while nothing has changed yet."""
+    timelines = read_timelines(layout.blobs)
+    if chosen is not None:
+        _require_output(sinks, chosen, lineage(timelines))
+    new = Timeline(
+        number=max(newest, 0 if chosen is None else chosen.timeline) + 1,
+        parent=None if chosen is None else chosen.timeline,
+        fork_epoch=None if chosen is None else chosen.epoch,
+        created=now,
+        writer="nobody",
+    )
+    history = lineage([*timelines, new])
+    unknown = set(history.reach) - {FIRST_TIMELINE, new.number} - {each.number for each in timelines}
+    if unknown:
+        # The sinks would take the output of all timelines before it for that of another history.
+        raise CorruptManifestError(
+            f"the record of timeline {max(unknown)} is gone, and with it where that began",
+            subject=f"{layout.blobs.uri}/{timeline_key(max(unknown))}",
+            hint="Bring it back from a version or a copy of the store.",
+        )
+    for sink in sinks.values():
+        sink.require(history)
 
 
 def _require_output(sinks: Mapping[str, Sink], checkpoint: Checkpoint, history: Lineage) -> None:

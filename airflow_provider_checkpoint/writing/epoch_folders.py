@@ -19,6 +19,7 @@ from airflow_provider_checkpoint.exceptions import (
     BlobNotFoundError,
     CheckpointConflictError,
     CheckpointNotFoundError,
+    ConfigurationError,
 )
 from airflow_provider_checkpoint.layouts._json import parse_model, read_object
 from airflow_provider_checkpoint.writing.sinks import EpochRef
@@ -86,25 +87,50 @@ class EpochFolders:
             raise CheckpointNotFoundError(
                 f"nothing was prepared for epoch {ref.epoch} of timeline {ref.timeline}", subject=self.blobs.uri
             ) from None
-        self.blobs.create(committed, _encode(listed))
-        # Safe to remove: files of this epoch that were not listed are second attempts of tasks; nobody refers to them.
+        if not self.blobs.create(committed, _encode(listed)).created:
+            raise CheckpointConflictError(
+                f"epoch {ref.epoch} of timeline {ref.timeline} was published with other files", subject=self.blobs.uri
+            )
         wanted = {file.path for file in listed}
-        litter = [info.key for info in self.blobs.list(self.folder(ref), temporary=None) if info.key not in wanted]
-        self._delete([*litter, _record("prepared", ref)])
+        present = {info.key for info in self.blobs.list(self.folder(ref), temporary=None)}
+        if not wanted <= present:
+            # Whoever has taken over may have discarded the epoch after we read its list.
+            self._delete([committed])
+            raise CheckpointNotFoundError(
+                f"files of epoch {ref.epoch} of timeline {ref.timeline} are gone: {min(wanted - present)}",
+                subject=self.blobs.uri,
+            )
+        # Safe to remove: files of this epoch that were not listed are second attempts of tasks; nobody refers to them.
+        self._delete([*sorted(present - wanted), _record("prepared", ref)])
 
     def roll_back(self, ref: EpochRef) -> None:
-        """Discard an epoch. The record of its publication goes first, then its files, the list of them last."""
+        """Discard an epoch. The record of its publication goes first, then its files, the list of them last.
+
+        A writer that was overtaken may publish in between. Either it sees that files are gone, and takes its record
+        back, or its record was there before they went, and goes with the list.
+        """
         self._delete([_record("committed", ref)])
         self._delete([info.key for info in self.blobs.list(self.folder(ref), temporary=None)])
-        self._delete([_record("prepared", ref)])
+        self._delete([_record("prepared", ref), _record("committed", ref)])
 
     def holds(self, ref: EpochRef) -> bool:
         return any(self.blobs.stat(_record(kind, ref)) is not None for kind in ("prepared", "committed"))
 
+    def require(self, history: Lineage) -> None:
+        foreign = [ref for ref in self._recorded() if ref.timeline >= history.current]
+        if foreign:
+            raise ConfigurationError(
+                f"sink {self.name!r} holds output of timeline {foreign[0].timeline}, which this pipeline never opened",
+                subject=self.blobs.uri,
+                hint="It is another pipeline's, or its checkpoints were deleted. Give the sink a folder of its own, or"
+                " empty this one.",
+            )
+
     def retain(self, history: Lineage) -> None:
         published = set(self.committed())
         for ref in sorted(self._present()):
-            if ref not in published or not history.contains(ref.timeline, ref.epoch):
+            kept = ref in published and history.contains(ref.timeline, ref.epoch)
+            if ref.timeline <= history.current and not kept:
                 self.roll_back(ref)
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -125,8 +151,12 @@ class EpochFolders:
         """Every epoch that left anything here."""
         folders = (_FOLDER.match(info.key) for info in self.blobs.list(temporary=None))
         found = {EpochRef(int(match[1]), int(match[2])) for match in folders if match is not None}
+        return found.union(self._recorded())
+
+    def _recorded(self) -> list[EpochRef]:
+        """Every epoch that was prepared or published."""
         records = (_parse(key) for key in [*self._keys("_prepared"), *self._keys("_committed")])
-        return found | {ref for ref in records if ref is not None}
+        return sorted({ref for ref in records if ref is not None})
 
     def _keys(self, folder: str) -> list[str]:
         return [info.key for info in self.blobs.list(folder)]

@@ -40,8 +40,16 @@ class Sink(Protocol):
         but to go on from it would leave a hole in the output.
         """
 
+    def require(self, history: Lineage) -> None:
+        """Raise if the sink could not follow a history that is about to begin. Changes nothing.
+
+        Called before a writer takes over, because afterwards there is no way back: what has to go must be possible to
+        discard, and nothing may be here of the timeline that is yet to be opened, or of one after it.
+        """
+
     def retain(self, history: Lineage) -> None:
         """Discard the output of every epoch that is not part of the history, published or not.
 
-        Called when a writer starts: after going back to an older checkpoint, what came after it must vanish.
+        Called when a writer starts: after going back to an older checkpoint, what came after it must vanish. Output of
+        a newer timeline than the history's is another writer's, who has taken over meanwhile: it stays.
         """

@@ -33,7 +33,9 @@ def truth(epochs: int) -> dict[str, int]:
 class Sums:
     """A pipeline without Spark whose output goes to SQLite."""
 
-    def __init__(self, folder, *, recover_from="latest", die_at=None, hook=lambda _: None) -> None:
+    def __init__(
+        self, folder, *, recover_from="latest", die_at=None, hook=lambda _: None, undo_epochs=None, store="store"
+    ) -> None:
         self.folder = folder
         self.steps = Steps(die_at)
         self.sink = SqlUpsertSink(
@@ -43,8 +45,9 @@ class Sums:
             table="sums",
             key=["letter"],
             values=["total"],
+            undo_epochs=undo_epochs,
         )
-        layout = PartitionedLayout(LocalBlobs(str(folder / "store")), vnode_count=1)
+        layout = PartitionedLayout(LocalBlobs(str(folder / store)), vnode_count=1)
         self.coordinator = Coordinator.start(layout, {"sums": self.sink}, recover_from=recover_from, hook=hook)
         self.layout = layout
 
@@ -142,6 +145,28 @@ def test_a_checkpoint_whose_rows_were_taken_out_cannot_be_gone_on_from(tmp_path)
     with pytest.raises(NoRecoveryPointError, match="is discarded"):
         Sums(tmp_path, recover_from=str(ids[3]))
     assert_exact(tmp_path)
+
+
+@pytest.mark.parametrize("wish", ["the first checkpoint", "fresh"])
+def test_going_back_further_than_can_be_undone_is_refused_and_the_pipeline_still_starts(tmp_path, wish):
+    make(tmp_path)
+    first = Sums(tmp_path, undo_epochs=1)
+    first.run(3)
+    oldest = str(first.layout.list_checkpoints()[0])
+    with pytest.raises(NoRecoveryPointError, match="no undo is kept for epoch 2"):
+        Sums(tmp_path, recover_from="fresh" if wish == "fresh" else oldest)
+    assert table(tmp_path) == truth(3)
+    assert_exact(tmp_path)
+
+
+@pytest.mark.parametrize("recover_from", ["latest", "fresh"])
+def test_a_table_whose_checkpoints_were_deleted_is_not_mixed_with_new_rows(tmp_path, recover_from):
+    make(tmp_path)
+    Sums(tmp_path).run()
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="timeline 1, which this pipeline never opened"):
+            Sums(tmp_path, store="another", recover_from=recover_from)
+    assert table(tmp_path) == truth(len(BATCHES))
 
 
 def test_a_zombie_that_is_overtaken_after_its_decision_publishes_nothing_and_stops(tmp_path):
