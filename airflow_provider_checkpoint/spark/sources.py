@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from airflow_provider_checkpoint.blobs import open_blobs
 from airflow_provider_checkpoint.exceptions import ConfigurationError, InputGoneError
 from airflow_provider_checkpoint.model import FilePosition, KafkaPartition, KafkaPosition, SourcePosition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
-#: The column in which a file source says where a row came from.
+#: The column in which a file source says where a row came from: a name as in the parts of its slice.
 FILE = "__file"
+_SCHEME = "^[A-Za-z][A-Za-z0-9+.-]*:/+"
+_PATTERN = re.compile(r"([\\{}\[\]*?])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,10 @@ class Source(ABC):
 
 
 class FileSource(Source):
-    """Files that land in a folder, whole and for good, in the order of their names.
+    """Files that land in a folder or in folders below it, whole and for good, in the order of their names.
 
-    A file that turns up later with a name before one already read is never read: name files so that they sort by
-    arrival.
+    A file that turns up later with a name before one already read is an error: name files so that they sort by arrival.
+    What begins with an underscore or a dot, file or folder, is not there yet.
 
     :param schema: the columns, as Spark writes schemas.
     :param max_files: at most so many files per epoch.
@@ -72,6 +76,8 @@ class FileSource(Source):
         max_files: int = 100,
         options: Mapping[str, Any] | None = None,
     ) -> None:
+        if max_files < 1:
+            raise ConfigurationError("an epoch must read at least one file", subject=str(max_files))
         self.name = name
         self._uri = uri.rstrip("/")
         self._schema = schema
@@ -92,7 +98,9 @@ class FileSource(Source):
                 f"source {self.name!r} had read {done.byte_offset} files up to {done.path!r}, {earlier} are there",
                 subject=self._uri,
                 hint="Put them back, or start from a checkpoint whose input is still there. Reading on would lose rows"
-                " without a word.",
+                " without a word."
+                if earlier < done.byte_offset
+                else "Some came late. Give them names after the last one, so that they are read next.",
             )
         new = names[earlier : earlier + self._max_files]
         if not new:
@@ -102,12 +110,36 @@ class FileSource(Source):
     def read(self, spark: SparkSession, part: Slice) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - the way Spark users write it
 
-        paths = [f"{self._uri}/{name}" for name in part.parts]
-        rows = spark.read.format(self._format).schema(self._schema).option("mode", "FAILFAST").load(paths)
-        return rows.withColumn(FILE, F.element_at(F.split(F.col("_metadata.file_path"), "/"), -1))
+        reader = spark.read.format(self._format).schema(self._schema).option("mode", "FAILFAST")
+        # Whatever the session says: a file that cannot be read is not a file without rows, and folders are no columns.
+        for option, value in (
+            ("ignoreMissingFiles", False),
+            ("ignoreCorruptFiles", False),
+            ("recursiveFileLookup", True),
+        ):
+            reader = reader.option(option, value)
+        rows = reader.load([_literal(f"{self._uri}/{name}") for name in part.parts])
+        # Spark's names are percent-encoded, but a plus is a plus; some begin with file:/ and some with file:///.
+        encoded = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))
+        path = F.regexp_replace(F.url_decode(encoded), _SCHEME, "")
+        start = len(self._root(rows.inputFiles(), part.parts)) + 1
+        return rows.withColumn(FILE, F.substring(path, start, 2**31 - 1))
+
+    def _root(self, files: Collection[str], parts: Collection[str]) -> str:
+        """What Spark's names of the files have before ours."""
+        found = {re.sub(_SCHEME, "", unquote(file)) for file in files}
+        for part in parts:
+            root = min(found, default="").removesuffix(part)
+            if found == {f"{root}{name}" for name in parts}:
+                return root
+        raise InputGoneError(
+            f"source {self.name!r} is to read {len(parts)} files and Spark sees {len(found)}, or others",
+            subject=self._uri,
+            hint="Were files removed or renamed? Start again: nothing of this epoch is kept.",
+        )
 
     def _counts(self, key: str) -> bool:
-        return key.endswith(self._suffix) and not key.rpartition("/")[2].startswith(("_", "."))
+        return key.endswith(self._suffix) and not any(part.startswith(("_", ".")) for part in key.split("/"))
 
     @staticmethod
     def _position(start: SourcePosition | None) -> FilePosition:
@@ -116,6 +148,11 @@ class FileSource(Source):
         if not isinstance(start, FilePosition):
             raise ConfigurationError(f"a file source cannot start from a position of type {start.type}")
         return start
+
+
+def _literal(path: str) -> str:
+    """A path that Spark takes for itself and not for a pattern."""
+    return _PATTERN.sub(r"\\\1", path)
 
 
 class KafkaSource(Source):
@@ -135,6 +172,8 @@ class KafkaSource(Source):
         end_offsets: Callable[[], Mapping[tuple[str, int], int]],
         max_offsets: int = 100_000,
     ) -> None:
+        if max_offsets < 1:
+            raise ConfigurationError("an epoch must read at least one record", subject=str(max_offsets))
         self.name = name
         self._options = dict(options)
         self._end_offsets = end_offsets
@@ -150,10 +189,16 @@ class KafkaSource(Source):
 
     def next_slice(self, start: SourcePosition | None) -> Slice | None:
         done = kafka_offsets(start)
-        ends = {
-            part: min(end, done.get(part, 0) + self._max_offsets) for part, end in sorted(self._end_offsets().items())
-        }
-        if all(end <= done.get(part, 0) for part, end in ends.items()):
+        known = dict(sorted(self._end_offsets().items()))
+        for part, end in known.items():
+            if end < done.get(part, 0):
+                raise InputGoneError(
+                    f"source {self.name!r} had read up to offset {done[part]}, the partition ends at {end}",
+                    subject=f"topic {part[0]!r}, partition {part[1]}",
+                    hint="Was the topic made anew, or was another cluster asked? Reading on would lose rows.",
+                )
+        ends = {part: min(end, done.get(part, 0) + self._max_offsets) for part, end in known.items()}
+        if all(end == done.get(part, 0) for part, end in ends.items()):
             return None
         return Slice(start, kafka_position(done | ends))
 

@@ -55,12 +55,12 @@ def truth(folder: Path, *, delay: int = DELAY) -> Truth:
     for path in sorted(folder.glob("*.jsonl")):
         orders = [json.loads(line) for line in path.read_text().splitlines()]
         for order in orders:
-            if order["time"] < watermark:
+            if order.get("time") is not None and order["time"] < watermark:
                 late.add(order["order"])
             else:
                 totals[order["customer"]][0] += 1
                 totals[order["customer"]][1] += order["cents"]
-        watermark = max([watermark, *(order["time"] - delay for order in orders)])
+        watermark = max([watermark, *(order["time"] - delay for order in orders if order.get("time") is not None)])
     return Truth({customer: (count, cents) for customer, (count, cents) in totals.items()}, late)
 
 
@@ -70,19 +70,19 @@ def read_tables(output: Path) -> tuple[dict[str, tuple[int, int]], list[int]]:
 
     totals: dict[str, tuple[int, int]] = {}
     for path in sorted(_parts(output / "totals"), key=_epoch):
-        for row in pq.read_table(path, partitioning=None).to_pylist():
+        for row in pq.read_table(output / "totals" / path, partitioning=None).to_pylist():
             totals[row["customer"]] = (row["orders"], row["cents"])
     late = [
         row["order"]
         for path in _parts(output / "late_orders")
-        for row in pq.read_table(path, partitioning=None).to_pylist()
+        for row in pq.read_table(output / "late_orders" / path, partitioning=None).to_pylist()
     ]
     return totals, late
 
 
-def differences(landing: Path, output: Path) -> list[str]:
+def differences(landing: Path, output: Path, *, delay: int = DELAY) -> list[str]:
     """How the tables differ from the truth; empty if they are exact."""
-    wanted = truth(landing)
+    wanted = truth(landing, delay=delay)
     totals, late = read_tables(output)
     found = [
         f"{customer}: {totals.get(customer)} instead of {wanted.totals.get(customer)}"
@@ -95,7 +95,9 @@ def differences(landing: Path, output: Path) -> list[str]:
 
 
 def _parts(table: Path) -> list[Path]:
-    return [path for path in table.rglob("*.parquet") if not any(part.startswith("_") for part in path.parts)]
+    """The files of a table, as seen from its folder: how the folders above are called is no matter."""
+    found = [path.relative_to(table) for path in table.rglob("*.parquet")]
+    return [path for path in found if not any(part.startswith(("_", ".")) for part in path.parts)]
 
 
 def _epoch(path: Path) -> tuple[int, int]:
@@ -116,6 +118,7 @@ def main() -> int:
     check = verbs.add_parser("check", help="compare the tables with the truth")
     check.add_argument("folder", type=Path)
     check.add_argument("output", type=Path)
+    check.add_argument("--delay", type=int, default=DELAY, help="the same as that of the pipeline")
     arguments = parser.parse_args()
     if arguments.verb == "generate":
         generate(
@@ -127,8 +130,9 @@ def main() -> int:
             first=arguments.first,
         )
         return 0
-    found = differences(arguments.folder, arguments.output)
-    print("\n".join(found) if found else f"exact: {len(truth(arguments.folder).totals)} customers")
+    found = differences(arguments.folder, arguments.output, delay=arguments.delay)
+    customers = len(truth(arguments.folder, delay=arguments.delay).totals)
+    print("\n".join(found) if found else f"exact: {customers} customers")
     return 1 if found else 0
 
 

@@ -6,7 +6,8 @@ Run it with::
         --store /data/checkpoints --pipeline orders --input /data/landing --output /data/tables
 
 An order is late if its time is more than ``--delay`` before the latest time in all files before its own. That depends
-on the order of the files alone, not on how they fall into epochs, so a replay sets apart exactly the same orders.
+on the order of the files alone, not on how they fall into epochs, so a replay sets apart exactly the same orders. An
+order without a time is not late; one without a customer ends the run.
 """
 
 from __future__ import annotations
@@ -54,8 +55,11 @@ def build(arguments: argparse.Namespace) -> CheckpointedPipeline:
     def route(orders: DataFrame, epoch: Epoch) -> Routed:
         orders = orders.persist()
         per_file = orders.groupBy(FILE).agg(F.max("time").alias("latest"), F.count("*").alias("count")).collect()
-        before, watermark = watermarks(epoch, {row[FILE]: row["latest"] for row in per_file}, delay)
-        late = F.col("time") < F.create_map(*[F.lit(value) for pair in before.items() for value in pair])[F.col(FILE)]
+        latest = {row[FILE]: row["latest"] for row in per_file if row["latest"] is not None}
+        before, watermark = watermarks(epoch, latest, delay)
+        mark = F.create_map(*[F.lit(value) for pair in before.items() for value in pair])[F.col(FILE)]
+        # An order without a time is not late: neither true nor false, it would be in no table.
+        late = F.coalesce(F.col("time") < mark, F.lit(False))
         sums = orders.where(~late).groupBy("customer").agg(F.count("*").alias("orders"), F.sum("cents").alias("cents"))
         return Routed(
             operators={"totals": sums},

@@ -65,3 +65,16 @@ def test_a_zombie_driver_that_wakes_after_a_restore_is_fenced(tmp_path):
     assert zombie.wait() != 0
     assert "FencedWriterError" in zombie.output()
     assert stage.differences() == []
+
+
+def test_orders_without_a_time_and_in_files_with_odd_names_are_in_the_tables_too(tmp_path):
+    import json
+
+    stage = Stage.local(tmp_path)
+    orders.generate(stage.landing, files=2, orders=20, seed=1)
+    (stage.landing / "orders-000001.jsonl").rename(stage.landing / "orders-000001 [copy].jsonl")
+    timeless = [{"order": 1000, "customer": "nobody", "cents": 5}, {"order": 1001, "customer": "nobody", "cents": 7}]
+    (stage.landing / "orders-000002.jsonl").write_text("\n".join(map(json.dumps, timeless)) + "\n")
+    job = Job(stage)
+    assert job.wait() == 0, job.output()[-2000:]
+    assert stage.differences() == []

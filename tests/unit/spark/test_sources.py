@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_checkpoint.exceptions import ConfigurationError, InputGoneError
 from airflow_provider_checkpoint.model import FilePosition, KafkaPartition, KafkaPosition
-from airflow_provider_checkpoint.spark.sources import FileSource, KafkaSource, kafka_json
+from airflow_provider_checkpoint.spark.sources import FILE, FileSource, KafkaSource, Slice, kafka_json
 
 
 def land(folder, *names):
@@ -45,8 +45,44 @@ def test_a_file_that_turns_up_before_what_was_read_is_noticed(tmp_path):
     land(tmp_path, "b.json")
     position = source(tmp_path).next_slice(None).end
     land(tmp_path, "a.json")
-    with pytest.raises(InputGoneError, match="2 are there"):
+    with pytest.raises(InputGoneError, match=r"2 are there[\s\S]*names after the last one"):
         source(tmp_path).next_slice(position)
+
+
+def test_what_lies_in_a_hidden_folder_has_not_landed_yet(tmp_path):
+    for folder in ("_temporary/0", ".staging", "day=1"):
+        (tmp_path / folder).mkdir(parents=True)
+        land(tmp_path / folder, "a.json")
+    assert source(tmp_path).next_slice(None).parts == ("day=1/a.json",)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_an_epoch_that_reads_nothing_is_refused(tmp_path, number):
+    with pytest.raises(ConfigurationError, match="at least one file"):
+        source(tmp_path, max_files=number)
+    with pytest.raises(ConfigurationError, match="at least one record"):
+        kafka({}, max_offsets=number)
+
+
+ODD = ["a b.json", "a+b.json", "a%41.json", "a1.json", "a[1].json", "a{1,2}.json", "a*.json", "a#1.json", "é=1.json"]
+
+
+def test_files_are_themselves_whatever_they_are_called_and_each_row_tells_its_own(spark, tmp_path):
+    root = tmp_path / "in [x] +"
+    names = sorted([*ODD, "day=1/a b.json", "day=2/a b.json", "empty.json"])
+    for number, name in enumerate(names):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("" if name == "empty.json" else f'{{"x": {number}}}\n')
+    files = source(root)
+    part = files.next_slice(None)
+    assert part.parts == tuple(names)
+    rows = files.read(spark, part)
+    assert rows.columns == ["x", FILE]
+    found = sorted((row["x"], row[FILE]) for row in rows.collect())
+    assert found == [(number, name) for number, name in enumerate(names) if name != "empty.json"]
+    # One at a time, too: a pattern would have matched its neighbours.
+    only = Slice(None, part.end, ("a*.json",))
+    assert [row[FILE] for row in files.read(spark, only).collect()] == ["a*.json"]
 
 
 def test_a_position_of_another_kind_of_source_is_refused(tmp_path):
@@ -69,6 +105,12 @@ def test_kafka_slices_end_at_explicit_offsets_and_are_limited_per_partition():
         )
     )
     assert kafka({("orders", 0): 5, ("orders", 1): 3}).next_slice(part.end) is None
+
+
+def test_a_kafka_partition_that_ends_before_what_was_read_is_an_error_and_no_way_back():
+    start = kafka({("orders", 0): 10, ("orders", 1): 3}).next_slice(None).end
+    with pytest.raises(InputGoneError, match="up to offset 10, the partition ends at 4"):
+        kafka({("orders", 0): 4, ("orders", 1): 8}).next_slice(start)
 
 
 def test_kafka_offsets_are_written_as_the_connector_takes_them():
