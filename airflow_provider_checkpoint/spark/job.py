@@ -54,7 +54,9 @@ def main(
 def _parser(add_arguments: Callable[[argparse.ArgumentParser], object]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="A checkpointed pipeline.")
     parser.add_argument("--store", required=True, metavar="URI", help="root of the checkpoint store")
-    parser.add_argument("--pipeline", required=True, metavar="NAME", help="folder of this pipeline in the store")
+    parser.add_argument(
+        "--pipeline", required=True, type=_folder, metavar="NAME", help="folder of this pipeline in the store"
+    )
     parser.add_argument(
         "--recover-from",
         default="latest",
@@ -75,6 +77,7 @@ def _parser(add_arguments: Callable[[argparse.ArgumentParser], object]) -> argpa
     parser.add_argument(
         "--store-option",
         action="append",
+        type=_option,
         default=[],
         metavar="NAME=VALUE",
         help="how to reach the store, such as endpoint_url=...; credentials come from the environment",
@@ -87,6 +90,19 @@ def _parser(add_arguments: Callable[[argparse.ArgumentParser], object]) -> argpa
     )
     add_arguments(parser)
     return parser
+
+
+def _folder(text: str) -> str:
+    if any(part in ("", ".", "..") for part in text.split("/")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a folder in the store")
+    return text
+
+
+def _option(text: str) -> str:
+    name, equals, _ = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return text
 
 
 def store_options(pairs: Sequence[str]) -> dict[str, Any]:

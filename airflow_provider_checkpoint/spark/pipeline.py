@@ -76,6 +76,18 @@ class RunOptions:
     savepoint_at_end: bool = False
     """End with a checkpoint that holds all state itself and is never removed automatically."""
 
+    def __post_init__(self) -> None:
+        if self.max_epochs is not None and self.max_epochs < 0:
+            raise ConfigurationError("the number of epochs is negative", subject=str(self.max_epochs))
+        if not 0 < self.poll_seconds < threading.TIMEOUT_MAX:
+            raise ConfigurationError(
+                "the pause between two looks for input must be longer than nothing", subject=str(self.poll_seconds)
+            )
+        if self.tolerable_failures < 0:
+            raise ConfigurationError(
+                "the number of tolerable failures is negative", subject=str(self.tolerable_failures)
+            )
+
 
 class CheckpointedPipeline:
     """One source, operators with keyed state, sinks that take part in the commit.

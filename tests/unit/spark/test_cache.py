@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 
 import pyarrow as pa
@@ -66,3 +67,35 @@ def test_the_least_recently_used_goes_first_and_a_mapped_one_stays_readable(tmp_
     assert sorted(path.name[0] for path in tmp_path.iterdir()) == ["3", "4"]
     assert held is not None
     assert held.to_pybytes() == bytes(100)
+
+
+def test_an_artifact_larger_than_the_whole_cache_is_read_all_the_same(tmp_path):
+    blobs, sha256 = stored(b"state")
+    cache = ArtifactCache(str(tmp_path), limit=1)
+    cache.keep(sha256, pa.py_buffer(b"state"))
+    assert cache.load(blobs, "artifact", sha256, 5).to_pybytes() == b"state"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def full(tmp_path, monkeypatch):
+    """A folder on a disk that takes nothing more."""
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cache = ArtifactCache(str(tmp_path))
+    monkeypatch.setattr("pathlib.Path.open", refuse)
+    return cache
+
+
+def test_a_full_disk_costs_time_and_nothing_else(full):
+    blobs, sha256 = stored(b"state")
+    full.keep(sha256, pa.py_buffer(b"state"))
+    assert full.load(blobs, "artifact", sha256, 5).to_pybytes() == b"state"
+
+
+def test_also_without_a_disk_bytes_that_do_not_match_their_digest_are_refused(full):
+    blobs, _ = stored(b"other")
+    with pytest.raises(CorruptArtifactError, match="SHA-256"):
+        full.load(blobs, "artifact", hashlib.sha256(b"state").hexdigest(), 5)
