@@ -73,8 +73,8 @@ class SqlUpsertSink(ParquetSink):
     transaction. Going back to an older checkpoint gives every row the value it had then. How, and why that is exact, is
     told in ``spark.upserts``.
 
-    The rows of one epoch must name each key once and no key null; an epoch that does not is refused before it is
-    committed.
+    The rows of one epoch must name each key once and no key null, and the database must take them; an epoch for which
+    that does not hold is refused before it is committed.
 
     :param staging_uri: a folder for rows on their way; empty whenever no epoch is under way.
     :param connect: makes a DB-API connection to SQLite or PostgreSQL; must not commit by itself.
@@ -102,7 +102,10 @@ class SqlUpsertSink(ParquetSink):
 
     def prepare(self, ref: EpochRef, files: Iterable[OutputFile]) -> None:
         listed = list(files)
-        self._check(self._rows(listed))
+        rows = self._rows(listed)
+        self._check(rows)
+        # Once the commit is decided it is too late: no later start could get past an epoch that cannot be put in.
+        self._table.rehearse(ref, rows.to_pylist())
         super().prepare(ref, listed)
 
     def commit(self, ref: EpochRef) -> None:

@@ -82,20 +82,13 @@ class UpsertTable:
         Raises FencedWriterError if the history has gone on without this epoch.
         """
         with self._transaction() as cursor:
-            history = self._history(cursor)
-            if history is not None and not _may_publish(history, ref):
-                raise FencedWriterError(
-                    f"epoch {ref.epoch} of timeline {ref.timeline} is no part of the history of this table",
-                    subject=self._shape.table,
-                    hint="Another run has taken over. Stop this writer; nothing was written.",
-                )
-            if self._is_in(cursor, ref):
-                return False
-            cursor.execute(self._sql.mark, (self._shape.table, ref.timeline, ref.epoch, 1))
-            self._save_old(cursor, ref, rows)
-            cursor.executemany(self._sql.upsert, [[row[name] for name in self._shape.columns] for row in rows])
-            self._forget_undo(cursor, ref)
-        return True
+            return self._put(cursor, ref, rows)
+
+    def rehearse(self, ref: EpochRef, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Put in the rows of an epoch and take all back: what the database would refuse, it refuses now."""
+        with contextlib.suppress(_RehearsedError), self._transaction() as cursor:
+            self._put(cursor, ref, rows)
+            raise _RehearsedError
 
     def holds(self, ref: EpochRef) -> bool:
         """Whether the rows of an epoch are in."""
@@ -151,6 +144,22 @@ class UpsertTable:
                 connection.rollback()
                 raise
             connection.commit()
+
+    def _put(self, cursor: Cursor, ref: EpochRef, rows: Sequence[Mapping[str, Any]]) -> bool:
+        history = self._history(cursor)
+        if history is not None and not _may_publish(history, ref):
+            raise FencedWriterError(
+                f"epoch {ref.epoch} of timeline {ref.timeline} is no part of the history of this table",
+                subject=self._shape.table,
+                hint="Another run has taken over. Stop this writer; nothing was written.",
+            )
+        if self._is_in(cursor, ref):
+            return False
+        cursor.execute(self._sql.mark, (self._shape.table, ref.timeline, ref.epoch, 1))
+        self._save_old(cursor, ref, rows)
+        cursor.executemany(self._sql.upsert, [[row[name] for name in self._shape.columns] for row in rows])
+        self._forget_undo(cursor, ref)
+        return True
 
     def _make_tables(self) -> None:
         if self._ready:
@@ -230,6 +239,10 @@ class UpsertTable:
         cursor.executemany(self._sql.remove, [row[1 : 1 + keys] for row in saved if not row[0]])
         cursor.execute(self._sql.forget_one, (ref.timeline, ref.epoch))
         cursor.execute(self._sql.unmark, (self._shape.table, ref.timeline, ref.epoch))
+
+
+class _RehearsedError(Exception):
+    """Ends a transaction that was only tried."""
 
 
 class _History(BaseModel):

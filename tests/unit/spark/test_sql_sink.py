@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -201,6 +202,22 @@ def test_rows_that_cannot_be_upserted_are_refused_before_the_commit(tmp_path, ro
     line = write_part(sums.sink.address, sums.sink.folder(ref), "sums", "part", pa.table(rows))
     with pytest.raises(ConfigurationError, match=message):
         sums.sink.prepare(ref, [output_file(line)])
+    assert_exact(tmp_path)
+
+
+@pytest.mark.parametrize("total", [pa.array([None], pa.int64()), pa.array([-1]), pa.array([Decimal("1.5")])])
+def test_rows_that_the_database_refuses_fail_their_epoch_and_not_every_start_after_it(tmp_path, total):
+    with closing(connect(tmp_path)) as connection:
+        connection.execute("CREATE TABLE sums (letter TEXT PRIMARY KEY, total INTEGER NOT NULL CHECK (total >= 0))")
+    sums = Sums(tmp_path)
+    sums.run(1)
+    pending = sums.coordinator.begin()
+    rows = pa.table({"letter": ["a"], "total": total})
+    line = write_part(sums.sink.address, sums.sink.folder(pending.ref), "sums", "part", rows)
+    with pytest.raises(sqlite3.Error):
+        sums.sink.prepare(pending.ref, [output_file(line)])
+    sums.coordinator.abandon(pending)
+    assert table(tmp_path) == truth(1)
     assert_exact(tmp_path)
 
 
