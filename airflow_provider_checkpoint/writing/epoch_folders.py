@@ -27,7 +27,7 @@ from airflow_provider_checkpoint.writing.sinks import EpochRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.blobs import BlobInfo, BlobStore
     from airflow_provider_checkpoint.lifecycle.timelines import Lineage
 
 _FOLDER = re.compile(r"timeline=(\d+)/epoch=(\d+)/")
@@ -127,11 +127,25 @@ class EpochFolders:
             )
 
     def retain(self, history: Lineage) -> None:
-        published = set(self.committed())
-        for ref in sorted(self._present()):
-            kept = ref in published and history.contains(ref.timeline, ref.epoch)
-            if ref.timeline <= history.current and not kept:
+        records = {_parse(info.key): info for info in self.blobs.list("_committed")}
+        files = self._files()
+        for ref in sorted(files.keys() | set(self._recorded())):
+            if ref.timeline > history.current:
+                continue
+            record = records.get(ref)
+            if record is None or not history.contains(ref.timeline, ref.epoch):
                 self.roll_back(ref)
+            elif any(_is_later(file, record) for file in files.get(ref, ())):
+                self._tidy(ref, files[ref])
+
+    def _tidy(self, ref: EpochRef, files: Sequence[BlobInfo]) -> None:
+        """Remove what came after the epoch was published: from a task that Spark had given up, on a worker it had lost.
+
+        Readers of the bare folder would see its rows twice.
+        """
+        wanted = {file.path for file in self.files_of(ref)}
+        # Safe to remove: as in commit, nobody refers to what is not listed.
+        self._delete([file.key for file in files if file.key not in wanted])
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -147,11 +161,13 @@ class EpochFolders:
         """The files of all published epochs, in order."""
         return [file for ref in self.committed() for file in self.files_of(ref)]
 
-    def _present(self) -> set[EpochRef]:
-        """Every epoch that left anything here."""
-        folders = (_FOLDER.match(info.key) for info in self.blobs.list(temporary=None))
-        found = {EpochRef(int(match[1]), int(match[2])) for match in folders if match is not None}
-        return found.union(self._recorded())
+    def _files(self) -> dict[EpochRef, list[BlobInfo]]:
+        """Everything in the folders of epochs."""
+        found: dict[EpochRef, list[BlobInfo]] = {}
+        for info in self.blobs.list(temporary=None):
+            if match := _FOLDER.match(info.key):
+                found.setdefault(EpochRef(int(match[1]), int(match[2])), []).append(info)
+        return found
 
     def _recorded(self) -> list[EpochRef]:
         """Every epoch that was prepared or published."""
@@ -177,6 +193,11 @@ def _record(kind: str, ref: EpochRef) -> str:
 def _parse(key: str) -> EpochRef | None:
     match = _RECORD.fullmatch(key)
     return None if match is None else EpochRef(int(match[1]), int(match[2]))
+
+
+def _is_later(file: BlobInfo, record: BlobInfo) -> bool:
+    """Files are written before their record, so this one is not in it. A store that tells no times is not searched."""
+    return file.modified is not None and record.modified is not None and file.modified > record.modified
 
 
 def _encode(files: Sequence[OutputFile]) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from airflow_provider_checkpoint.blobs import MemoryBlobs, WrapperBlobs
@@ -162,3 +164,16 @@ def test_a_fenced_writer_is_told_so_and_not_that_its_output_is_foreign():
     with pytest.raises(FencedWriterError):
         zombie.run()
     assert published(output) == [1, 2]
+
+
+def test_rows_of_a_task_that_was_given_up_and_ended_after_the_commit_vanish_with_the_next_start():
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    store, output = MemoryBlobs(), MemoryBlobs(clock=lambda: now)
+    SumPipeline(store, output).run(epochs=3)
+    now += timedelta(minutes=1)
+    output.create("timeline=1/epoch=2/part-00000-again.json", b"[3, 4]")
+    assert visible(output) == [1, 2, 3, 4, 3, 4, 5, 6]
+    watched = FaultyBlobs(output)
+    SumPipeline(store, watched)
+    assert visible(output) == published(output) == [1, 2, 3, 4, 5, 6]
+    assert watched.calls["read"] == 1, "records of epochs where nothing came later need not be read"
