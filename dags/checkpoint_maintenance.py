@@ -72,10 +72,12 @@ with DAG(
         validate >> prune >> sweep >> orphans
 
     @task(trigger_rule=TriggerRule.ALL_DONE)
-    def report(names: list[str], **context: Any) -> dict[str, Any]:
+    def report(names: list[str] | None, **context: Any) -> dict[str, Any]:
         """A table of what was found and done; fails if a person should look."""
         from maintenance_report import rows_of, table_of, troubles_of
 
+        if names is None:
+            raise AirflowFailException("nothing was done: which pipelines there are could not be told")
         rows = rows_of(names, context["ti"])
         print(table_of(rows))
         troubles = troubles_of(rows)

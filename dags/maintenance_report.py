@@ -8,12 +8,21 @@ STEPS = ("validate", "prune", "sweep", "orphans")
 
 
 def rows_of(names: list[str], instance: Any) -> list[dict[str, Any]]:
-    """What each step answered for each pipeline; None where it did not get that far."""
-    found = {
-        step: [instance.xcom_pull(task_ids=f"care.{step}", map_indexes=index) for index in range(len(names))]
-        for step in STEPS
-    }
-    return [{"pipeline": name, **{step: found[step][index] for step in STEPS}} for index, name in enumerate(names)]
+    """What each step answered for each pipeline, without its plan; None where it did not get that far.
+
+    A step that fails may have answered before, so what did not succeed is told apart, as ``undone``.
+    """
+    ended = instance.get_task_breadcrumbs(dag_id=instance.dag_id, run_id=instance.run_id)
+    done = {(each["task_id"], each["map_index"]) for each in ended if each["state"] == "success"}
+    rows = []
+    for index, name in enumerate(names):
+        row: dict[str, Any] = {"pipeline": name}
+        for step in STEPS:
+            answer = instance.xcom_pull(task_ids=f"care.{step}", map_indexes=index)
+            row[step] = answer and {key: value for key, value in answer.items() if key != "plan"}
+        row["undone"] = [step for step in STEPS if (f"care.{step}", index) not in done]
+        rows.append(row)
+    return rows
 
 
 def table_of(rows: list[dict[str, Any]]) -> str:
@@ -40,9 +49,8 @@ def troubles_of(rows: list[dict[str, Any]]) -> list[str]:
     """What a person should look at."""
     troubles = []
     for row in rows:
-        missing = [step for step in STEPS if row[step] is None]
-        if missing:
-            troubles.append(f"{row['pipeline']}: {', '.join(missing)} did not finish")
+        if row["undone"]:
+            troubles.append(f"{row['pipeline']}: {', '.join(row['undone'])} did not finish")
         validate = row["validate"] or {}
         if validate.get("invalid"):
             troubles.append(f"{row['pipeline']}: cannot be restored: {', '.join(validate['invalid_ids'])}")

@@ -13,6 +13,7 @@ import pytest
 from airflow_provider_checkpoint.layouts import open_store
 from airflow_provider_checkpoint.lifecycle.facts import survey
 from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+from tests.unit.cli import making
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "dags" / "jobs"))
@@ -56,12 +57,20 @@ class Place:
             check=False,
         )
 
-    def run_dag(self, dag_id: str, conf: dict[str, object]) -> str:
+    def run_dag(self, dag_id: str, conf: dict[str, object], *, fails: bool = False) -> str:
         """Run a DAG to its end; answers with its log."""
         done = self.airflow("dags", "test", dag_id, "--conf", json.dumps(conf))
         text = done.stdout + done.stderr
-        assert done.returncode == 0, text[-6000:]
+        assert (done.returncode != 0) == fails, text[-6000:]
         return text
+
+    def connect(self, conn_id: str) -> Path:
+        """A store of its own, and a connection to it."""
+        folder = self.folder / conn_id
+        folder.mkdir()
+        about = {"conn_type": "checkpoint_store", "host": str(folder)}
+        self.environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(about)
+        return folder
 
     def lineage_of(self, job: str) -> dict[str, object]:
         """What OpenLineage was last told of a task that has ended."""
@@ -70,10 +79,17 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def empty_place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    making.templates = tmp_path_factory.mktemp("templates")
     made = Place(tmp_path_factory.mktemp("dags"))
     done = made.airflow("db", "migrate")
     assert done.returncode == 0, done.stderr[-3000:]
+    return made
+
+
+@pytest.fixture(scope="module")
+def place(empty_place: Place) -> Place:
+    made = empty_place
     orders.generate(made.landing, files=4, orders=100, seed=3, customers=50)
     made.run_dag("orders_pipeline", {"input": str(made.landing), "output": str(made.tables), "files_per_epoch": 1})
     return made
@@ -115,6 +131,22 @@ def test_maintenance_looks_after_every_pipeline_of_the_store(place):
     assert left < before
     facet = place.lineage_of("checkpoint_maintenance.care.prune")["run"]["facets"]["checkpoint"]
     assert (facet["removed"], facet["kept"]) == (before - left, left)
+
+
+def test_maintenance_fails_if_its_last_step_has_made_a_plan_and_asks_for_a_person(empty_place):
+    folder = empty_place.connect("littered")
+    making.sidecar_store(folder / "letters")
+    litter = [making.orphan_sidecar(folder / "letters", number, age_hours=48) for number in range(100, 120)]
+    log = empty_place.run_dag("checkpoint_maintenance", {"connection": "littered"}, fails=True)
+    assert "letters: orphans did not finish" in log
+    assert all(path.exists() for path in litter)
+
+
+def test_maintenance_of_an_empty_store_says_so_and_no_more(empty_place):
+    empty_place.connect("bare")
+    log = empty_place.run_dag("checkpoint_maintenance", {"connection": "bare"}, fails=True)
+    assert "the store holds no pipeline" in log
+    assert "TypeError" not in log
 
 
 def test_a_plain_streaming_query_is_run_and_sealed(place):
