@@ -6,7 +6,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
 
+from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.hooks.settings import CONN_TYPE, StoreSettings
 
 if TYPE_CHECKING:
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
 
     from airflow_provider_checkpoint.blobs import BlobStore, StoreOptions
     from airflow_provider_checkpoint.layouts import Layout
+
+
+class MissingConnectionError(AirflowNotFoundException, ConfigurationError):
+    """Airflow's own error, as one that says what to do, that no retry mends, and that a trigger answers with."""
 
 
 class CheckpointHook(BaseHook):
@@ -41,7 +47,13 @@ class CheckpointHook(BaseHook):
 
     @cached_property
     def settings(self) -> StoreSettings:
-        return StoreSettings.of(self.get_connection(self.checkpoint_conn_id))
+        try:
+            return StoreSettings.of(self.get_connection(self.checkpoint_conn_id))
+        except AirflowNotFoundException:
+            raise MissingConnectionError(
+                f"there is no connection {self.checkpoint_conn_id!r}",
+                hint="Add it (type Checkpoint Store, Store URI s3://bucket/prefix), or name another one.",
+            ) from None
 
     @cached_property
     def options(self) -> StoreOptions:
@@ -75,7 +87,6 @@ class CheckpointHook(BaseHook):
 
     def open_if_any(self, pipeline: str | None = None) -> Layout | None:
         """Like ``open``, for whoever waits: None as long as there is nothing to recognise a layout by."""
-        from airflow_provider_checkpoint.exceptions import ConfigurationError
         from airflow_provider_checkpoint.layouts._recognise import is_empty, look
 
         try:
@@ -127,10 +138,6 @@ class CheckpointHook(BaseHook):
         return environment_of(self._storage_connection(self.settings.storage_conn_id))
 
     def _storage_connection(self, conn_id: str) -> Connection:
-        from airflow.sdk.exceptions import AirflowNotFoundException
-
-        from airflow_provider_checkpoint.exceptions import ConfigurationError
-
         try:
             return self.get_connection(conn_id)
         except AirflowNotFoundException:

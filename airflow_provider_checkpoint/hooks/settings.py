@@ -44,6 +44,13 @@ class StoreSettings(BaseModel):
             raise ConfigurationError(
                 "the connection has no address", subject=about, hint="Set its Store URI (host): s3://bucket/prefix."
             )
+        if "://" not in uri and not uri.startswith("/"):
+            # It would mean another folder in each process, so that no two of them see the same store.
+            raise ConfigurationError(
+                "the address is neither a whole path nor has it a scheme",
+                subject=about,
+                hint="Write s3://bucket/prefix, gs://..., az://..., or /a/folder.",
+            )
         # The form leaves what is not filled in empty or null.
         extras = {name: value for name, value in _extras(connection).items() if value not in (None, "")}
         try:

@@ -50,10 +50,10 @@ class Desk:
             return await self._ask(connection, ("all",), work)
         except SlowStoreError as error:
             return StoreRows(connection, "", trouble=f"The store is slow or dead: {error.message}.", slow=True)
-        except CheckpointError as error:
-            return StoreRows(connection, "", trouble=error.message)
         except AirflowNotFoundException:
             return StoreRows(connection, "", trouble="The connection is gone.")
+        except CheckpointError as error:
+            return StoreRows(connection, "", trouble=error.message)
 
     async def pipeline(self, connection: str, pipeline: str | None) -> Looked:
         def work() -> Looked:
@@ -89,10 +89,10 @@ class Desk:
     async def _line(self, connection: str, pipeline: str | None) -> PipelineRow:
         try:
             return PipelineRow(pipeline, (await self.pipeline(connection, pipeline)).view.summary)
-        except CheckpointError as error:
-            return PipelineRow(pipeline, None, error.message)
         except AirflowNotFoundException:
             return PipelineRow(pipeline, None, "There is no such connection.")
+        except CheckpointError as error:
+            return PipelineRow(pipeline, None, error.message)
 
     # -- changing ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from airflow.sdk.exceptions import AirflowNotFoundException
 
@@ -53,6 +55,8 @@ def test_good_connections(settings, fields, expected):
         ({"host": "/data", "extra": {"vnode_count": "hush-hush"}}, ["'vnode_count'"]),
         ({"host": "/data", "extra": {"allow_unfenced": "hush-hush"}}, ["'allow_unfenced'"]),
         ({"host": "/data", "extra": {"region": ["hush-hush"]}}, ["'region'"]),
+        # Each worker would look in a folder of its own: most likely the scheme was forgotten.
+        ({"host": "hush-hush@bucket/prefix"}, ["the address", "s3://bucket/prefix"]),
         # A misspelt name, and a secret that belongs elsewhere.
         ({"host": "/data", "extra": {"layuot": "sidecar"}}, ["'layuot'", "Extras: layout"]),
         ({"host": "/data", "extra": {"secret_access_key": "hush-hush"}}, ["'secret_access_key'"]),
@@ -71,9 +75,13 @@ def test_bad_connections_are_errors_that_name_connection_and_field_and_no_value(
         assert word in text
 
 
-def test_a_connection_that_does_not_exist_is_airflows_own_error():
-    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+def test_a_connection_that_does_not_exist_is_airflows_own_error_and_says_what_to_do():
+    with pytest.raises(AirflowNotFoundException, match="nowhere") as caught:
         _ = CheckpointHook("nowhere").settings
+    assert isinstance(caught.value, ConfigurationError)
+    assert "Checkpoint Store" in caught.value.hint
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert CheckpointHook("nowhere").test_connection() == (False, str(caught.value))
 
 
 def test_a_storage_connection_that_does_not_exist_is_named(connect):
