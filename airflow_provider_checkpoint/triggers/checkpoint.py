@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Looks in a row that may fail because the store does not answer, before whoever waits is told.
 _PATIENCE = 10
+#: Seconds after which Airflow has an event in its database. It takes events over about once a second.
+_TAKEN_OVER = 5.0
 
 
 class _StoreTrigger(BaseTrigger):
@@ -178,10 +180,10 @@ class CheckpointEventTrigger(BaseEventTrigger, _StoreTrigger):
     """
     Announces each new checkpoint of a pipeline, for an ``AssetWatcher``.
 
-    What was announced last is kept with the asset, so that a restart of the triggerer announces nothing twice, and what
-    was committed meanwhile afterwards. The first look ever announces nothing: what is there is not new. A point that a
-    recovery went back to is not new either. A store that cannot be looked at is looked at again: an asset is watched
-    for ever.
+    What was announced last is kept with the asset, so that a restart of the triggerer loses nothing: what was committed
+    meanwhile is announced afterwards, and what was announced in its last seconds is announced again, since Airflow may
+    not have taken it over. The first look ever announces nothing: what is there is not new. A point that a recovery
+    went back to is not new either. A store that cannot be looked at is looked at again: an asset is watched for ever.
     """
 
     _ANNOUNCED = "announced_checkpoint"
@@ -215,8 +217,7 @@ class CheckpointEventTrigger(BaseEventTrigger, _StoreTrigger):
         return {"new": [facts_of(each, uri=layout.blobs.uri, pipeline=self.pipeline) for each in new]} if new else None
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        memory = getattr(self, "asset_state_store", None)
-        self._announced = None if memory is None else await memory.aget(self._ANNOUNCED)
+        self._announced = await self._recall()
         while True:
             async for found in self.looks():
                 if found is None:
@@ -225,14 +226,31 @@ class CheckpointEventTrigger(BaseEventTrigger, _StoreTrigger):
                     self.log.error("cannot look for checkpoints: %s", found["message"])
                     continue
                 if self._announced is None:
-                    await self._remember(memory, found["seen"])
+                    await self._remember(found["seen"])
                 for facts in found["new"]:
-                    # First: a triggerer that dies here has said nothing, one that dies later says nothing twice.
-                    await self._remember(memory, facts["checkpoint_id"])
                     yield TriggerEvent(facts)  # type: ignore[no-untyped-call] # likewise
+                if found["new"]:
+                    # Not before: an event that a triggerer still holds when it ends is lost.
+                    await asyncio.sleep(_TAKEN_OVER)
+                    await self._remember(found["new"][-1]["checkpoint_id"])
             await asyncio.sleep(self.poll_interval)
 
-    async def _remember(self, memory: Any, checkpoint_id: str) -> None:
+    @property
+    def _memories(self) -> list[Any]:
+        """What Airflow keeps with each asset that is watched by this trigger: those of one pipeline share it."""
+        kept: Any = getattr(self, "asset_state_store", None)
+        # Its own short form refuses more than one.
+        several = getattr(kept, "_by_name", None)
+        return [*several.values()] if several else [] if kept is None else [kept]
+
+    async def _recall(self) -> str | None:
+        for memory in self._memories:
+            announced: str | None = await memory.aget(self._ANNOUNCED)
+            if announced is not None:
+                return announced
+        return None
+
+    async def _remember(self, checkpoint_id: str) -> None:
         self._announced = checkpoint_id
-        if memory is not None:
+        for memory in self._memories:
             await memory.aset(self._ANNOUNCED, checkpoint_id)

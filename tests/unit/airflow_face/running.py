@@ -31,6 +31,7 @@ class FakeSupervisor:
     def __init__(self) -> None:
         self.xcoms: dict[tuple[str, str], Any] = {}
         self.task_state: dict[str, Any] = {}
+        self.asset_state: dict[tuple[str, str], Any] = {}
         self.sent: list[Any] = []
 
     def send(self, msg: Any) -> Any:
@@ -51,6 +52,12 @@ class FakeSupervisor:
                 return comms.TaskStateStoreResult(value=self.task_state[msg.key])
             case comms.SetTaskStateStore():
                 self.task_state[msg.key] = msg.value
+            case comms.GetAssetStateStoreByName():
+                if (msg.name, msg.key) not in self.asset_state:
+                    return comms.ErrorResponse(error=ErrorType.ASSET_STORE_NOT_FOUND, detail={"key": msg.key})
+                return comms.AssetStateStoreResult(value=self.asset_state[msg.name, msg.key])
+            case comms.SetAssetStateStoreByName():
+                self.asset_state[msg.name, msg.key] = msg.value
             case comms.ValidateInletsAndOutlets():
                 return comms.InactiveAssetsResult(inactive_assets=[])
             case comms.GetTaskRescheduleStartDate():

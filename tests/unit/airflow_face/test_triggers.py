@@ -10,6 +10,8 @@ from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 
 import pytest
+from airflow.sdk import Asset
+from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 from airflow.triggers.base import BaseEventTrigger
 
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
@@ -159,6 +161,13 @@ def test_a_connection_that_makes_no_sense_ends_it_without_its_secrets(orders, co
     assert "hush" not in event["message"]
 
 
+def test_a_connection_that_is_gone_ends_it_with_what_to_do(orders, supervisor):
+    [event] = events(committed(checkpoint_conn_id="nowhere", poll_interval=3600))
+    assert event["status"] == "error"
+    assert "'nowhere'" in event["message"]
+    assert "HINT" in event["message"]
+
+
 def test_a_slow_store_does_not_hold_up_the_triggerer(orders, monkeypatch):
     faults = faulty(monkeypatch)
     faults.latency = 0.05
@@ -214,6 +223,12 @@ def memory() -> Memory:
     return Memory()
 
 
+@pytest.fixture(autouse=True)
+def quick_airflow(monkeypatch):
+    """One that takes events over at once."""
+    monkeypatch.setattr(triggers, "_TAKEN_OVER", 0.0)
+
+
 def watcher(memory: Memory | None, **arguments) -> CheckpointEventTrigger:
     """A trigger as the triggerer starts it; each call is a restart."""
     trigger = CheckpointEventTrigger(**{"pipeline": "orders", "poll_interval": 0.001, **arguments})
@@ -261,12 +276,36 @@ def test_all_that_came_between_two_looks_is_announced_in_order(orders, memory):
     assert announced(watcher(memory)) == ["6", "7", "8"]
 
 
-def test_one_that_stops_half_way_goes_on_there(orders, memory):
+@pytest.mark.parametrize("got_out", [1, 2, 3])
+def test_one_that_ends_before_airflow_has_its_events_announces_them_again(orders, memory, got_out):
     announced(watcher(memory))
     for number in (6, 7, 8):
         add(number)
-    assert announced(watcher(memory), count=1) == ["6"]
-    assert announced(watcher(memory)) == ["7", "8"]
+    assert announced(watcher(memory), count=got_out) == ["6", "7", "8"][:got_out]
+    assert announced(watcher(memory)) == ["6", "7", "8"]
+    assert announced(watcher(memory)) == []
+
+
+def test_two_assets_of_one_pipeline_share_what_was_announced(orders, supervisor):
+    """They share a trigger, too, and Airflow tells it of both."""
+
+    def both() -> AssetStateStoreAccessors:
+        return AssetStateStoreAccessors(inlets=[Asset("mine"), Asset("yours")])
+
+    announced(watcher(both()))
+    assert supervisor.asset_state == {(name, "announced_checkpoint"): "5" for name in ("mine", "yours")}
+    add(6)
+    assert announced(watcher(both())) == ["6"]
+    assert announced(watcher(both())) == []
+
+
+def test_a_connection_that_is_made_only_later_is_waited_for(orders, memory, supervisor, monkeypatch, connect):
+    announced(watcher(memory))
+    monkeypatch.delenv("AIRFLOW_CONN_CHECKPOINT_DEFAULT")
+    assert announced(watcher(memory), looks=5) == []
+    connect("checkpoint_default", host=str(orders.parent))
+    add(6)
+    assert announced(watcher(memory)) == ["6"]
 
 
 def test_the_first_checkpoint_of_a_new_pipeline_is_announced(root, memory):
