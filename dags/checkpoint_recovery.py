@@ -163,6 +163,7 @@ with DAG(
         **store,
         plan=select.output["plan"],
         ask="{{ params.approval }}",
+        max_rollback="{{ params.max_rollback or '' }}",
         response_timeout=timedelta(hours=4),
     )
 

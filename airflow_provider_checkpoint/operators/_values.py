@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,12 +22,14 @@ _NO = frozenset({"false", "no", "off", "0"})
 _NOTHING = (None, "", "None")
 
 
-def flag(name: str, value: object) -> bool:
-    """A yes or no. Empty means no."""
+def flag(name: str, value: object, *, unsaid: bool = False) -> bool:
+    """A yes or no; ``unsaid`` where a template yields nothing, which is the default of the argument."""
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower()
-    if value in _NOTHING or word in _NO:
+    if value in _NOTHING:
+        return unsaid
+    if word in _NO:
         return False
     if word in _YES:
         return True
@@ -73,29 +76,41 @@ def text(value: object) -> str | None:
 
 
 def words(name: str, value: object) -> list[str]:
-    """A list, a JSON list, or text with commas."""
+    """A list, one as text, or text with commas."""
     if value in _NOTHING:
         return []
     if isinstance(value, str):
-        value = _json(name, value) if value.lstrip().startswith("[") else value.split(",")
+        value = _written(name, value) if value.lstrip().startswith("[") else value.split(",")
     if not isinstance(value, (list, tuple)):
         return [str(value)]
     return [str(part).strip() for part in value if str(part).strip()]
 
 
+def items(name: str, value: object) -> list[Any]:
+    """A list as it is, or one as text."""
+    found = _written(name, value) if isinstance(value, str) and value.lstrip().startswith("[") else value
+    if not isinstance(found, (list, tuple)):
+        raise ConfigurationError(f"{name} is not a list", subject=repr(value)[:100])
+    return list(found)
+
+
 def mapping(name: str, value: object) -> dict[str, Any]:
-    """A mapping, or one as JSON."""
-    found = _json(name, value) if isinstance(value, str) else value
+    """A mapping, or one as text."""
+    found = _written(name, value) if isinstance(value, str) else value
     if not isinstance(found, dict):
         raise ConfigurationError(f"{name} is not a mapping", subject=repr(value)[:100])
     return found
 
 
-def _json(name: str, value: str) -> Any:
+def _written(name: str, value: str) -> Any:
+    """What JSON says; or Python's own way to write a list or mapping, which is what a template makes of an XCom."""
     try:
         return json.loads(value)
-    except ValueError as error:
-        raise ConfigurationError(f"{name} is not JSON ({error})", subject=value[:100]) from None
+    except (ValueError, RecursionError) as error:
+        try:
+            return ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            raise ConfigurationError(f"{name} is not JSON ({error})", subject=value[:100]) from None
 
 
 def _parsed(name: str, value: object, parse: Callable[[str], Value]) -> Value | None:

@@ -41,11 +41,17 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
     :param layout: as for the other operators. (templated)
     :param ask: whether to ask at all; if not, the plan is approved as it is. (templated)
     :param alternatives: how many older points are proven and offered besides.
+    :param max_rollback: as for the choice: no point is offered that is further back. (templated)
+    :param max_rollback_epochs: likewise in epochs. (templated)
+    :param skip: as for the choice: points that are not offered. (templated)
     :param fail_on_reject: fail the task instead of skipping what follows.
     :param response_timeout: how long to wait; then the answer is "Reject".
     """
 
-    template_fields: Sequence[str] = ("plan", "pipeline", "checkpoint_conn_id", "layout", "ask", "subject", "body")
+    template_fields: Sequence[str] = (
+        *("plan", "pipeline", "checkpoint_conn_id", "layout", "ask", "subject", "body"),
+        *("max_rollback", "max_rollback_epochs", "skip"),
+    )
     operator_extra_links = (CheckpointPageLink(),)
 
     def __init__(
@@ -57,6 +63,9 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
         layout: str | None = None,
         ask: bool | str = True,
         alternatives: int = 2,
+        max_rollback: timedelta | str | None = None,
+        max_rollback_epochs: int | str | None = None,
+        skip: Sequence[str | int] | str = (),
         fail_on_reject: bool = False,
         response_timeout: timedelta | None = timedelta(hours=4),
         **kwargs: Any,
@@ -71,6 +80,9 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
         self.layout = layout
         self.ask = ask
         self.alternatives = alternatives
+        self.max_rollback = max_rollback
+        self.max_rollback_epochs = max_rollback_epochs
+        self.skip = skip
         self.fail_on_reject = fail_on_reject
 
     @cached_property
@@ -79,7 +91,8 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = self._plan()
-        if not _values.flag("ask", self.ask):
+        # A template that yields nothing must not do away with the question.
+        if not _values.flag("ask", self.ask, unsaid=True):
             self.log.info("approved without asking: checkpoint %s", plan.chosen)
             return self._answer(plan, approved_by="")
         self._prepare(context, plan)
@@ -148,6 +161,9 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
                 strategy=Strategy.BEFORE_EPOCH,
                 epoch=last.epoch,
                 depth=plan.depth,
+                max_rollback=_values.span("max_rollback", self.max_rollback),
+                max_rollback_epochs=_values.number("max_rollback_epochs", self.max_rollback_epochs),
+                skip=frozenset(layout.parse_id(word) for word in _values.words("skip", self.skip)),
                 vnode_count=self.hook.settings.vnode_count,
             )
             try:

@@ -93,7 +93,7 @@ class CheckpointValidateOperator(EngineOperator):
             raise StoreUnavailableError(
                 f"{len(unproven)} checkpoints could not be examined: {unproven[0].reason}", subject=layout.blobs.uri
             )
-        if answer["invalid"] and _values.flag("fail_on_invalid", self.fail_on_invalid):
+        if answer["invalid"] and _values.flag("fail_on_invalid", self.fail_on_invalid, unsaid=True):
             push(context, answer)
             raise CorruptError(
                 f"{answer['invalid']} of {len(results)} checkpoints cannot be restored: {answer['invalid_ids']}",

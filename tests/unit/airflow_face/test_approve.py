@@ -81,6 +81,21 @@ def test_broken_points_are_not_offered(run_task, supervisor, selected, orders):
     ]
 
 
+@pytest.mark.parametrize(
+    ("limits", "offered"),
+    [
+        ({"max_rollback": "{{ '90m' }}"}, ["5", "4"]),
+        ({"max_rollback_epochs": "{{ 1 }}"}, ["5", "4"]),
+        ({"skip": "{{ [4] }}"}, ["5", "3", "2"]),
+        ({"max_rollback": "", "max_rollback_epochs": "", "skip": ""}, ["5", "4", "3"]),
+    ],
+)
+def test_points_that_the_choice_was_not_allowed_are_not_offered(run_task, supervisor, selected, limits, offered):
+    run_task(approve(**limits))
+    options = supervisor.one(CreateHITLDetailPayload).options
+    assert options == [*(f"Go back to {number}" for number in offered), "Reject"]
+
+
 def test_names_in_the_store_do_not_become_markup_nor_templates(run_task, supervisor, root):
     layout = SidecarLayout(LocalBlobs(root / "orders"), inline_threshold=8)
     name = "[click](http://evil.example)|`x`<b>{{ 'ja' * 3 }}"
@@ -135,6 +150,16 @@ def test_if_told_not_to_ask_the_plan_is_approved_as_it_is(run_task, supervisor, 
     answer = run_task(approve(ask=ask), conf={"ask": False}).answer
     assert (answer["recover_from"], answer["approved_by"]) == ("5", "")
     assert not [msg for msg in supervisor.sent if isinstance(msg, CreateHITLDetailPayload)]
+
+
+@pytest.mark.parametrize("ask", [None, "", "{{ dag_run.conf.get('approval') }}"])
+def test_a_person_is_asked_if_nothing_is_said_about_it(run_task, selected, ask):
+    assert run_task(approve(ask=ask)).state == "awaiting_input"
+
+
+@pytest.mark.parametrize("plan", [PLAN, PLAN.replace(" | tojson", "")])
+def test_a_plan_may_be_json_or_what_a_template_makes_of_it(run_task, selected, plan):
+    assert run_task(approve(plan=plan)).state == "awaiting_input"
 
 
 @pytest.mark.parametrize(

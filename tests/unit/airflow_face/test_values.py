@@ -26,6 +26,12 @@ def test_a_flag(given, meant):
     assert _values.flag("dry_run", given) is meant
 
 
+@pytest.mark.parametrize("given", NOTHING)
+@pytest.mark.parametrize("unsaid", [True, False])
+def test_a_flag_of_which_nothing_is_said_is_what_its_argument_is_without(given, unsaid):
+    assert _values.flag("ask", given, unsaid=unsaid) is unsaid
+
+
 @pytest.mark.parametrize("given", ["maybe", "2", "{{ x }}", [], {}])
 def test_what_is_no_flag_is_never_taken_for_one(given):
     with pytest.raises(ConfigurationError, match="dry_run"):
@@ -82,12 +88,27 @@ def test_a_value_that_makes_no_sense_is_an_error_that_names_the_argument(read, g
         ((), []),
         ("1, 2,,3", ["1", "2", "3"]),
         ('["a", 2]', ["a", "2"]),
+        # What a template makes of a list that another task answered with.
+        (str(["a", 2]), ["a", "2"]),
         (7, ["7"]),
         *[(nothing, []) for nothing in NOTHING],
     ],
 )
 def test_a_list_of_words(given, meant):
     assert _values.words("skip", given) == meant
+
+
+@pytest.mark.parametrize("given", ['{"keep_last": 5, "min_age": null}', "{'keep_last': 5, 'min_age': None}"])
+def test_a_mapping_as_text(given):
+    assert _values.mapping("policy", given) == {"keep_last": 5, "min_age": None}
+
+
+@pytest.mark.parametrize(
+    "given", ["[" * 10_000, "[__import__('os').getpid()]", "[1, 2", "[1\0]"], ids=["deep", "call", "cut", "zero"]
+)
+def test_text_is_read_and_never_executed(given):
+    with pytest.raises(ConfigurationError, match="skip is not JSON"):
+        _values.words("skip", given)
 
 
 def test_a_list_that_is_no_json_and_a_mapping_that_is_none_are_errors():
