@@ -51,6 +51,9 @@ def hand_credentials(hook: SparkSubmitHook, store: CheckpointHook, env_vars: Map
     """Put the credentials of a store into the environment of a driver that runs on this machine."""
     from airflow_provider_checkpoint.exceptions import ConfigurationError
 
+    if store.settings.storage_conn_id is None:
+        # There are none: whoever runs the job has what it needs.
+        return
     if hook._connection["deploy_mode"] == "cluster" or hook._is_kubernetes or hook._is_yarn:  # noqa: SLF001 - it has no other way
         raise ConfigurationError(
             "ship_credentials works in local and client mode only",

@@ -10,6 +10,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow_provider_checkpoint.assets import announce, facts_of
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 from airflow_provider_checkpoint.links.checkpoint import CheckpointPageLink
+from airflow_provider_checkpoint.operators import _values
 from airflow_provider_checkpoint.operators._base import with_defaults
 from airflow_provider_checkpoint.operators._lineage import LineageMixin
 from airflow_provider_checkpoint.operators._spark_engine import (
@@ -52,7 +53,7 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
     :param recover_from: ``latest``, ``fresh``, or the id of a checkpoint; the ``recover_from`` in the answer of the
         operators that select, approve or restore. (templated)
     :param if_writer_alive: ``fence`` (default) or ``fail``: what to do if another writer seems to run. (templated)
-    :param alive_within: a writer that started or committed so short a time ago counts as running.
+    :param alive_within: a writer that started or committed so short a time ago counts as running. (templated)
     :param ship_credentials: hand the credentials of the store's connection to the driver, in its environment. Only for
         local and client mode, where they appear on no command line.
     :param ship_runtime: send this package to the cluster; not needed where it is installed.
@@ -60,7 +61,7 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
 
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields,
-        *("pipeline", "checkpoint_conn_id", "recover_from", "if_writer_alive"),
+        *("pipeline", "checkpoint_conn_id", "recover_from", "if_writer_alive", "alive_within"),
     )
     operator_extra_links = (CheckpointPageLink(),)
     changes_checkpoints = True
@@ -102,7 +103,7 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
         self.application_args = [
             *self.hook.job_arguments(self.pipeline),
             *("--recover-from", start),
-            *map(str, self.application_args or []),
+            *map(str, _values.items("application_args", self.application_args or [])),
         ]
         if self.ship_runtime:
             self.py_files = with_runtime(self.py_files)
@@ -124,21 +125,22 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
         """Where the job starts. Remembers the timelines there were at the first try, to tell what that one did."""
         from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
 
-        if self.recover_from in (LATEST, FRESH):
-            return self.recover_from
-        wanted = layout.parse_id(self.recover_from)
+        said = self.recover_from.strip()
+        if said == LATEST:
+            return LATEST
+        wanted = None if said == FRESH else layout.parse_id(said)
         timelines = read_timelines(layout.blobs)
         newest = timelines[-1].number if timelines else 0
         memory = context.get("task_state_store")
         before = None if memory is None else memory.get(_FIRST_TRY)
-        if isinstance(before, dict) and before["recover_from"] == self.recover_from:
+        if isinstance(before, dict) and before["recover_from"] == said:
             since = [each for each in timelines if each.number > cast("int", before["timeline"])]
             if any(each.fork_checkpoint == wanted for each in since):
-                self.log.info("an earlier try has started from %s: going on from the latest checkpoint", wanted)
+                self.log.info("an earlier try has started from %s: going on from the latest checkpoint", said)
                 return LATEST
         elif memory is not None:
-            memory.set(_FIRST_TRY, {"recover_from": self.recover_from, "timeline": newest})
-        return str(wanted)
+            memory.set(_FIRST_TRY, {"recover_from": said, "timeline": newest})
+        return said if wanted is None else str(wanted)
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()

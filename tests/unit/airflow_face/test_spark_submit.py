@@ -103,10 +103,10 @@ def layout():
     return CheckpointHook(layout="partitioned").open("orders")
 
 
-def start_job(checkpoint_id: str) -> None:
-    """What a job does first: it opens a timeline after the checkpoint it starts from."""
+def start_job(checkpoint_id: str | None) -> None:
+    """What a job does first: it opens a timeline after the checkpoint it starts from, if it starts from one."""
     store = layout()
-    start = store.load(store.parse_id(checkpoint_id))
+    start = None if checkpoint_id is None else store.load(store.parse_id(checkpoint_id))
     open_timeline(store.blobs, start=start, has_checkpoints=True, writer="a job", now=datetime.now(UTC))
 
 
@@ -132,6 +132,7 @@ def test_every_argument_of_ours_can_be_a_template(run_task, spark, supervisor, r
         checkpoint_conn_id="{{ 'lake' }}",
         recover_from="{{ ti.xcom_pull(task_ids='select', key='recover_from') }}",
         if_writer_alive="{{ 'fence' }}",
+        alive_within="{{ '1h' }}",
         application_args=["--run", "{{ run_id }}"],
     )
     assert set(checked.template_fields) >= {"pipeline", "checkpoint_conn_id", "recover_from", "application_args"}
@@ -139,9 +140,15 @@ def test_every_argument_of_ours_can_be_a_template(run_task, spark, supervisor, r
     assert spark.arguments[-4:] == ["--recover-from", ids[0], "--run", "7"]
 
 
+def test_arguments_may_be_what_a_template_makes_of_a_list(run_task, spark, supervisor, ids):
+    supervisor.xcoms["before", "return_value"] = ["--input", "/my in", "--max-epochs", 3]
+    run_task(submit(application_args="{{ ti.xcom_pull(task_ids='before') }}"))
+    assert spark.arguments[-4:] == ["--input", "/my in", "--max-epochs", "3"]
+
+
 @pytest.mark.parametrize("recover_from", ["latest", "fresh"])
 def test_a_start_by_word(run_task, spark, ids, recover_from):
-    run_task(submit(recover_from=recover_from))
+    run_task(submit(recover_from=f" {recover_from}"))
     assert spark.arguments[-2:] == ["--recover-from", recover_from]
 
 
@@ -170,7 +177,11 @@ def test_where_it_is_installed_it_is_not_shipped(run_task, spark, ids):
     [
         ({"conn_id": "spark_of_nobody"}, ConfigurationError, "no Spark connection 'spark_of_nobody'"),
         ({"recover_from": "yesterday"}, ConfigurationError, "yesterday"),
+        ({"recover_from": ""}, ConfigurationError, "not the id"),
         ({"if_writer_alive": "kill"}, ConfigurationError, "if_writer_alive"),
+        ({"alive_within": "{{ 'a while' }}"}, ConfigurationError, "alive_within"),
+        ({"application_args": "--input /in"}, ConfigurationError, "application_args is not a list"),
+        ({"checkpoint_conn_id": "nowhere"}, ConfigurationError, "no connection 'nowhere'"),
     ],
 )
 def test_what_makes_no_sense_is_not_submitted(run_task, spark, ids, arguments, kind, words):
@@ -209,6 +220,16 @@ def test_a_retry_goes_on_from_the_latest_checkpoint_if_the_try_before_had_starte
     run_task(submit(recover_from=ids[0]), try_number=2)
     assert spark.arguments[-1] == "latest"
     run_task(submit(recover_from=ids[0]), try_number=3)
+    assert spark.arguments[-1] == "latest"
+
+
+def test_a_retry_of_a_fresh_start_does_not_give_up_what_the_try_before_has_done(run_task, spark, ids):
+    run_task(submit(recover_from="fresh"))
+    assert spark.arguments[-1] == "fresh"
+    run_task(submit(recover_from="fresh"), try_number=2)
+    assert spark.arguments[-1] == "fresh"
+    start_job(None)
+    run_task(submit(recover_from="fresh"), try_number=3)
     assert spark.arguments[-1] == "latest"
 
 
@@ -286,6 +307,13 @@ def test_credentials_go_to_the_driver_in_its_environment_only(
     assert "admin-secret" not in repr(supervisor.told)
     out, err = capfd.readouterr()
     assert "admin-secret" not in out + err + caplog.text
+
+
+def test_where_there_are_none_to_ship_a_cluster_is_no_obstacle(run_task, spark, root, connect):
+    connect("spark_default", "spark", host="spark://127.0.0.1:7077", extra={"deploy-mode": "client"})
+    assert run_task(submit(ship_credentials=True)).state == "success"
+    connect("spark_default", "spark", host="yarn", extra={"deploy-mode": "client"})
+    assert run_task(submit(ship_credentials=True)).state == "success"
 
 
 def test_without_being_told_no_credentials_are_shipped(run_task, spark, cloud):
