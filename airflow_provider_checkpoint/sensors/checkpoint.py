@@ -76,7 +76,7 @@ class _StoreSensor(BaseSensorOperator):
 
     def _first_look(self, context: Context) -> PokeReturnValue:
         """A look on the worker; what Airflow's own loop makes of a failure, this one does too."""
-        from airflow_provider_checkpoint.exceptions import TransientError
+        from airflow_provider_checkpoint.exceptions import CheckpointError, TransientError
 
         try:
             return self.poke(context)
@@ -86,6 +86,10 @@ class _StoreSensor(BaseSensorOperator):
             return PokeReturnValue(is_done=False)
         except AirflowFailException as error:
             if self.soft_fail or self.never_fail:
+                raise AirflowSkipException(str(error)) from error
+            raise
+        except CheckpointError as error:
+            if self.never_fail:
                 raise AirflowSkipException(str(error)) from error
             raise
 
@@ -99,7 +103,7 @@ class _StoreSensor(BaseSensorOperator):
         if event["status"] != "success":
             from airflow_provider_checkpoint.exceptions import StoreUnavailableError
 
-            if event.get("transient"):
+            if event.get("transient") and not self.never_fail:
                 # Worth a retry of the task: the retry policy decides.
                 raise StoreUnavailableError(event["message"])
             raise AirflowFailException(event["message"])
@@ -165,7 +169,10 @@ class CheckpointCommittedSensor(_StoreSensor):
         wanted = self._wanted()
         after = wanted.pop("after")
         return CheckpointCommittedTrigger(
-            **wanted, after=None if after is None else after.isoformat(), depth=self.depth, **store
+            **wanted,
+            after=None if after is None else after.isoformat(),
+            depth=_values.depth(self.depth).value,
+            **store,
         )
 
     def _arrived(self, context: Context, answer: dict[str, Any]) -> dict[str, Any]:
@@ -234,7 +241,10 @@ class CheckpointFreshnessSensor(_StoreSensor):
 
         warn_after, fail_after = self._windows()
         return CheckpointFreshnessTrigger(
-            warn_after=warn_after.total_seconds(), fail_after=fail_after.total_seconds(), depth=self.depth, **store
+            warn_after=warn_after.total_seconds(),
+            fail_after=fail_after.total_seconds(),
+            depth=_values.depth(self.depth).value,
+            **store,
         )
 
     def _arrived(self, context: Context, answer: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - as its sibling

@@ -219,6 +219,18 @@ def test_a_refusal_while_deferred_fails_for_good_or_is_skipped_if_told_so(run_ta
     assert run_task(committed(soft_fail=True, deferrable=True), **resumed).state == "skipped"
 
 
+def test_one_that_shall_never_fail_does_not(run_task, orders, way):
+    assert run_task(committed(never_fail=True, depth="deep", **way)).state == "skipped"
+    silent = {"status": "error", "message": "no answer", "transient": True}
+    resumed = {"next_method": "execute_complete", "next_kwargs": {"event": silent}}
+    assert run_task(committed(never_fail=True, deferrable=True), **resumed).state == "skipped"
+
+
+def test_the_triggerer_takes_a_depth_as_the_worker_does(run_task, orders):
+    assert deferred(run_task(committed(min_epoch=6, depth=" content ", deferrable=True))).depth == "content"
+    assert deferred(run_task(fresh(warn_after="30m", depth=" content ", deferrable=True))).depth == "content"
+
+
 # -- freshness ---------------------------------------------------------------------------------------------------
 
 
