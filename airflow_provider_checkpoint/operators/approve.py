@@ -91,11 +91,13 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         plan = self._plan()
+        layout = self.hook.open(self.pipeline)
+        _require_no_other(layout, plan)
         # A template that yields nothing must not do away with the question.
         if not _values.flag("ask", self.ask, unsaid=True):
             self.log.info("approved without asking: checkpoint %s", plan.chosen)
             return self._answer(plan, approved_by="")
-        self._prepare(context, plan)
+        self._prepare(context, layout, plan)
         # Does not return: the task waits for an answer, and goes on in execute_complete.
         super().execute(context)
         raise AssertionError("a human decision is always waited for")
@@ -132,13 +134,12 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
                 hint="Give the key 'plan' in the answer of a CheckpointSelectRecoveryPointOperator.",
             ) from None
 
-    def _prepare(self, context: Context, plan: RecoveryPlan) -> None:
+    def _prepare(self, context: Context, layout: Layout, plan: RecoveryPlan) -> None:
         """What the page shows, as the store is now."""
         from airflow_provider_checkpoint.cli.text import clean
         from airflow_provider_checkpoint.lifecycle.restoring import plan_restore
         from airflow_provider_checkpoint.operators._page import page
 
-        layout = self.hook.open(self.pipeline)
         others = self._others(layout, plan)
         choices = _labelled([plan, *others])
         choices[REJECT] = ""
@@ -178,6 +179,7 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
         from airflow_provider_checkpoint.lifecycle.recovery import Strategy, Wish, choose
 
         plan = self._plan()
+        _require_no_other(layout, plan)
         if choice == "":
             return plan
         wish = Wish(
@@ -197,6 +199,27 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
         if self.fail_on_reject:
             raise AirflowFailException(why)
         raise AirflowSkipException(why)
+
+
+def _require_no_other(layout: Layout, plan: RecoveryPlan) -> None:
+    """
+    Raise if another recovery has gone back since the choice was made.
+
+    Of two that are asked about at once, the second would take the pipeline back that the first has just restarted, by
+    what a page says that is no longer true. Jobs that start meanwhile are no reason: one that fails again and again
+    would never let itself be recovered.
+    """
+    from airflow_provider_checkpoint.exceptions import ConfirmationNeededError
+    from airflow_provider_checkpoint.lifecycle.liveness import RESTORE_MARK
+    from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+
+    for timeline in reversed(read_timelines(layout.blobs)):
+        if timeline.writer.startswith(RESTORE_MARK) and timeline.created > plan.made:
+            raise ConfirmationNeededError(
+                f"since the choice was made, another recovery has gone back and opened timeline {timeline.number}",
+                subject=plan.uri,
+                hint="See what it has done (timeline). If the pipeline has still to go back, start a new recovery.",
+            )
 
 
 def _labelled(plans: Sequence[RecoveryPlan]) -> dict[str, JsonValue]:

@@ -9,8 +9,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.comms import AwaitInputTask, CreateHITLDetailPayload
 
-from airflow_provider_checkpoint.exceptions import ConfigurationError, NoRecoveryPointError
+from airflow_provider_checkpoint.exceptions import (
+    ConfigurationError,
+    ConfirmationNeededError,
+    NoRecoveryPointError,
+)
+from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 from airflow_provider_checkpoint.layouts.sidecar import SidecarLayout
+from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
 from airflow_provider_checkpoint.operators.approve import CheckpointApproveRecoveryOperator
 from airflow_provider_checkpoint.operators.recovery import (
     CheckpointRestoreOperator,
@@ -239,6 +245,25 @@ def test_a_point_that_broke_while_the_person_thought_is_an_error(run_task, selec
     ended = answered(f"Go back to {chosen}", retries=2)
     assert ended.state == "failed"
     assert isinstance(ended.error, NoRecoveryPointError)
+
+
+@pytest.mark.parametrize("ask", [True, False])
+def test_of_two_recoveries_at_once_the_second_does_not_go_on_unseen(run_task, selected, answered, ask):
+    run_task(approve(ask=ask))
+    other = CheckpointRestoreOperator(task_id="restore", pipeline="orders", checkpoint_id=3)
+    run_task(other, run_id="of somebody else")
+    ended = answered("Go back to 5") if ask else run_task(approve(ask=ask, retries=2))
+    assert ended.state == "failed"
+    assert isinstance(ended.error, ConfirmationNeededError)
+    assert "timeline 2" in str(ended.error)
+
+
+def test_a_job_that_starts_while_the_person_thinks_does_not_stop_its_own_recovery(run_task, selected, answered):
+    run_task(approve())
+    layout = CheckpointHook().open("orders")
+    start = layout.load(layout.parse_id("5"))
+    open_timeline(layout.blobs, start=start, has_checkpoints=True, writer="a job", now=datetime.now(UTC))
+    assert answered("Go back to 4").answer["checkpoint_id"] == "4"
 
 
 def test_choices_that_are_gone_are_an_error_that_says_so(run_task, supervisor, selected, answered):
