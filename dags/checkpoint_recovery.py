@@ -125,6 +125,8 @@ with DAG(
         "copy_to": Param(
             None,
             type=["null", "string"],
+            # A name, not an address: what is restarted is watched in the same store.
+            pattern=r"^[^/:][^:]*$",
             title="Copy to",
             description="Only for a checkpoint directory that Spark wrote itself: the name of a new pipeline in the"
             " same store, for the copy that ends with the chosen batch. The restart gets it as checkpoint_location.",
@@ -201,7 +203,9 @@ with DAG(
 
     watch = CheckpointCommittedSensor(
         task_id="watch",
-        pipeline="{{ params.copy_to or params.pipeline }}",
+        # Only a directory of Spark is copied.
+        pipeline="{{ params.copy_to if ti.xcom_pull(task_ids='restore', key='checkpoint_location')"
+        " else params.pipeline }}",
         checkpoint_conn_id=store["checkpoint_conn_id"],
         min_epoch="{{ ti.xcom_pull(task_ids='restore', key='epoch') | int + 1 }}",
         min_timeline="{{ ti.xcom_pull(task_ids='restore', key='timeline') | int + 1 }}",

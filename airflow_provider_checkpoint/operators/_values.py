@@ -50,13 +50,14 @@ def number(name: str, value: float | str | None) -> int | None:
 
 def moment(name: str, value: datetime | str | None) -> datetime | None:
     """A time with a zone."""
+    hint = "Write 2026-11-15T14:05Z."
     found = (
         value
         if isinstance(value, datetime)
-        else _parsed(name, value, lambda text: datetime.fromisoformat(text.strip()))
+        else _parsed(name, value, lambda text: datetime.fromisoformat(text.strip()), hint=hint)
     )
     if found is not None and found.tzinfo is None:
-        raise ConfigurationError(f"{name}: a time without a zone", subject=str(found), hint="Write 2026-11-15T14:05Z.")
+        raise ConfigurationError(f"{name}: a time without a zone", subject=str(found), hint=hint)
     return found
 
 
@@ -113,10 +114,10 @@ def _written(name: str, value: str) -> Any:
             raise ConfigurationError(f"{name} is not JSON ({error})", subject=value[:100]) from None
 
 
-def _parsed(name: str, value: object, parse: Callable[[str], Value]) -> Value | None:
+def _parsed(name: str, value: object, parse: Callable[[str], Value], *, hint: str | None = None) -> Value | None:
     if value in _NOTHING:
         return None
     try:
         return parse(str(value))
     except ValueError as error:
-        raise ConfigurationError(f"{name}: {error}") from None
+        raise ConfigurationError(f"{name}: {error}", hint=hint) from None
