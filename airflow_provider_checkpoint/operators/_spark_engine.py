@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+    from airflow_provider_checkpoint.exceptions import CheckpointError
     from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
     from airflow_provider_checkpoint.layouts import Layout
     from airflow_provider_checkpoint.spark.jobs._answers import JobAnswer, Verb
@@ -61,6 +62,24 @@ def hand_credentials(hook: SparkSubmitHook, store: CheckpointHook, env_vars: Map
         )
     # Not in env_vars of the task, which are shown as rendered templates.
     hook._env_vars = {**(env_vars or {}), **store.job_environment()}  # noqa: SLF001 - it has no other way
+
+
+def last_words(output: str) -> CheckpointError | None:
+    """
+    The error that a job has named at its end, if it decides about a retry.
+
+    Errors about what a job has read are left out: the next start may pass over a checkpoint that is broken.
+    """
+    from airflow_provider_checkpoint import exceptions
+
+    deciding = (exceptions.TransientError, exceptions.AttentionError, exceptions.FencedWriterError)
+    for line in reversed(output.splitlines()):
+        name, colon, message = line.partition(": ")
+        kind = getattr(exceptions, name, None) if colon else None
+        if isinstance(kind, type) and issubclass(kind, deciding):
+            error: CheckpointError = kind(message, hint="So the job has said; its log is above.")
+            return error
+    return None
 
 
 # -- for operators that can do their work here or there ----------------------------------------------------------

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_checkpoint.assets import announce, facts_of
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
@@ -15,6 +16,7 @@ from airflow_provider_checkpoint.operators._base import with_defaults
 from airflow_provider_checkpoint.operators._lineage import LineageMixin
 from airflow_provider_checkpoint.operators._spark_engine import (
     hand_credentials,
+    last_words,
     require_spark_connection,
     with_runtime,
 )
@@ -42,6 +44,9 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
     package that runs on a cluster as ``py_files``. Before anything is submitted it looks whether the Spark connection
     exists (Airflow would silently take YARN instead) and whether another writer seems to run. The job fences every
     earlier writer when it starts, so that two never write at once.
+
+    What a job says at its end decides about a retry, too: one that was fenced because another has taken over is not
+    tried again, for it would take the pipeline back from the one that has it.
 
     A retry goes on from the latest checkpoint, not from ``recover_from`` again, if the try before had got so far as to
     start there. ``durable`` is off unless asked for: a task that is cleared would not be submitted again.
@@ -108,7 +113,13 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
         if self.ship_runtime:
             self.py_files = with_runtime(self.py_files)
         self.log.info("starting pipeline %s from %s", self.pipeline, start)
-        super().execute(context)
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            said = last_words(str(error))
+            if said is None:
+                raise
+            raise said from error
         newest = newest_readable(layout)
         if newest is None:
             return {"checkpoint_id": "", "epoch": "", "timeline": "", "uri": layout.blobs.uri}

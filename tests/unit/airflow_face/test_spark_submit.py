@@ -16,7 +16,14 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_checkpoint.assets import checkpoint_asset
-from airflow_provider_checkpoint.exceptions import ConfigurationError, ConfirmationNeededError
+from airflow_provider_checkpoint.exceptions import (
+    AccessDeniedError,
+    ConfigurationError,
+    ConfirmationNeededError,
+    FencedWriterError,
+    NoRecoveryPointError,
+    StoreUnavailableError,
+)
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
 from airflow_provider_checkpoint.operators.spark_submit import CheckpointSparkSubmitOperator
@@ -34,6 +41,7 @@ from pathlib import Path
 
 Path({record!r}).write_text(json.dumps([sys.argv[1:], dict(os.environ)]))
 print("the job says", *sys.argv[-2:])
+print(os.environ.get("LAST_WORDS", ""), file=sys.stderr)
 sys.exit(int(os.environ.get("EXIT_CODE", "0")))
 """
 
@@ -198,6 +206,30 @@ def test_a_job_that_fails_is_retried_as_the_task_says(run_task, spark, ids, monk
     assert ended.state == "up_for_retry"
     assert isinstance(ended.error, AirflowException)
     assert "the job says" in str(ended.error)
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "kind"),
+    [
+        # Another has taken over: a retry would take the pipeline back from it.
+        ("FencedWriterError: timeline 3 exists: /data\nHINT: Stop.", "failed", FencedWriterError),
+        ("NoRecoveryPointError: no checkpoint fits", "failed", NoRecoveryPointError),
+        ("AccessDeniedError: the store refused access\nWARN shutting down", "failed", AccessDeniedError),
+        ("StoreUnavailableError: no answer", "up_for_retry", StoreUnavailableError),
+        # The next start may pass over it.
+        ("CorruptArtifactError: a digest is wrong", "up_for_retry", AirflowException),
+        ("ValueError: a bug", "up_for_retry", AirflowException),
+        ("annotations: no error", "up_for_retry", AirflowException),
+    ],
+    ids=lambda value: value.partition(":")[0] if isinstance(value, str) else None,
+)
+def test_what_the_job_says_at_its_end_decides_about_a_retry(run_task, spark, ids, monkeypatch, words, state, kind):
+    monkeypatch.setenv("EXIT_CODE", "1")
+    monkeypatch.setenv("LAST_WORDS", words)
+    ended = run_task(submit(retries=2))
+    assert ended.state == state
+    assert type(ended.error) is kind
+    assert words.splitlines()[0].partition(": ")[2] in str(ended.error)
 
 
 # -- another writer ----------------------------------------------------------------------------------------------
