@@ -81,6 +81,10 @@ class CheckpointHook(BaseHook):
 
         settings = self.settings
         layout = self._layout or settings.layout
+        for name, value in (("pipeline", pipeline), ("layout", layout)):
+            if value is not None and not isinstance(value, str):
+                # Templates of a DAG with native objects make a number of a name such as 2026.
+                raise ConfigurationError(f"{name} is not text", subject=repr(value)[:100])
         # Only this layout compares it.
         more = {"vnode_count": settings.vnode_count} if settings.vnode_count and layout == "partitioned" else {}
         return open_store(settings.uri, layout=layout, pipeline=pipeline or None, options=self.options, **more)

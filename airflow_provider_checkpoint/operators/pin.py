@@ -54,17 +54,21 @@ class CheckpointPinOperator(CheckpointOperator):
         self.pin_owner = pin_owner
 
     def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_checkpoint.exceptions import ConfigurationError
         from airflow_provider_checkpoint.lifecycle.executor import Executor
         from airflow_provider_checkpoint.model import Pin
 
+        name = _values.text(self.name)
+        if name is None:
+            raise ConfigurationError("the pin has no name", hint="Give one: name='before-v2'.")
         layout = self.open()
         now = datetime.now(UTC)
         span = _values.span("expires", self.expires)
         pin = Pin(
-            name=self.name,
+            name=name,
             checkpoint_id=layout.parse_id(str(self.checkpoint_id)),
-            owner=self.pin_owner or who(context),
-            reason=self.reason,
+            owner=_values.text(self.pin_owner) or who(context),
+            reason=_values.text(self.reason) or "",
             created=now,
             expires=None if span is None else now + span,
         )

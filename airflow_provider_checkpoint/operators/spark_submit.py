@@ -136,7 +136,7 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
         """Where the job starts. Remembers the timelines there were at the first try, to tell what that one did."""
         from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
 
-        said = self.recover_from.strip()
+        said = str(self.recover_from).strip()
         if said == LATEST:
             return LATEST
         wanted = None if said == FRESH else layout.parse_id(said)

@@ -29,7 +29,7 @@ CONF = {"yes": "True", "no": "False", "two": "2", "policy": '{"keep_last": 2}', 
 
 
 def prune(**arguments):
-    return CheckpointPruneOperator(task_id="prune", pipeline="orders", **{"policy": KEEP_TWO, **arguments})
+    return CheckpointPruneOperator(task_id="prune", **{"pipeline": "orders", "policy": KEEP_TWO, **arguments})
 
 
 def sweep(**arguments):
@@ -237,3 +237,26 @@ def test_a_retry_of_a_pin_succeeds_and_a_pin_of_something_that_is_not_there_fail
     ended = run_task(pin(name="q", checkpoint_id="99", retries=1))
     assert ended.state == "failed"
     assert isinstance(ended.error, CheckpointNotFoundError)
+
+
+@pytest.mark.parametrize("name", [None, "", "{{ dag_run.conf.get('pin') }}"])
+def test_a_pin_needs_a_name(run_task, orders, name):
+    ended = run_task(pin(name=name, retries=1))
+    assert ended.state == "failed"
+    assert isinstance(ended.error, ConfigurationError)
+    assert read_pins(CheckpointHook().open("orders").blobs) == []
+
+
+def test_an_owner_and_a_reason_of_which_nothing_is_said_are_none_of_that_name(run_task, orders):
+    nothing = "{{ dag_run.conf.get('nothing') }}"
+    run_task(pin(name=5, pin_owner=nothing, reason=nothing))
+    [found] = read_pins(CheckpointHook().open("orders").blobs)
+    assert (found.name, found.owner, found.reason) == ("5", "ada by airflow d/pin, run run", "")
+
+
+@pytest.mark.parametrize("arguments", [{"pipeline": 2026}, {"pipeline": ["orders"]}, {"layout": ["x"]}])
+def test_what_a_template_with_native_objects_makes_of_a_name_is_told(run_task, orders, arguments):
+    ended = run_task(prune(retries=1, **arguments))
+    assert ended.state == "failed"
+    assert isinstance(ended.error, ConfigurationError)
+    assert "is not text" in str(ended.error)
