@@ -35,7 +35,7 @@ class CheckpointHook(BaseHook):
     conn_type = CONN_TYPE
     hook_name = "Checkpoint Store"
 
-    #: Options that say where a store is; a job on a cluster needs them too, and none is a secret.
+    #: Options that say where a store is, and that this connection can say itself.
     _PLACES: ClassVar[tuple[str, ...]] = ("endpoint_url", "region", "allow_unfenced")
 
     def __init__(
@@ -129,7 +129,8 @@ class CheckpointHook(BaseHook):
     def job_arguments(self, pipeline: str) -> list[str]:
         """How a checkpointed job is told where its checkpoints are. Strings, and no secrets."""
         options = self.options
-        named = {name: value for name in self._PLACES if (value := getattr(options, name))}
+        # None of them is a secret. The account of an Azure store is part of its address.
+        named = {name: value for name in (*self._PLACES, "account_name") if (value := getattr(options, name))}
         settings = [part for name, value in named.items() for part in ("--store-option", f"{name}={value}")]
         return ["--store", self.settings.uri, "--pipeline", pipeline, *settings]
 

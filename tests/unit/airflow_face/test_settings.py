@@ -199,3 +199,12 @@ def test_a_job_is_told_where_its_store_is_in_words_without_secrets(connect):
         *("--store-option", "region=eu-west-1"),
         *("--store-option", "allow_unfenced=True"),
     ]
+
+
+def test_a_job_is_told_the_account_of_an_azure_store_and_not_its_key(connect):
+    connect("lake", host="az://container/x", extra={"storage_conn_id": "cloud"})
+    connect("cloud", "wasb", login="acme", password="aHVzaC1odXNo")
+    assert CheckpointHook("lake").job_arguments("orders") == [
+        *("--store", "az://container/x", "--pipeline", "orders"),
+        *("--store-option", "account_name=acme"),
+    ]
