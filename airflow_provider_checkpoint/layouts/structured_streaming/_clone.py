@@ -11,10 +11,13 @@ Spark, in every version.
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -31,6 +34,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming import _names as n
 from airflow_provider_checkpoint.layouts.structured_streaming._inputs import InputCheck, later_input
 from airflow_provider_checkpoint.layouts.structured_streaming._names import COMMITS, METADATA, OFFSETS
 from airflow_provider_checkpoint.layouts.structured_streaming._positions import log_offset
+from airflow_provider_checkpoint.layouts.structured_streaming._source_log import source_files
 from airflow_provider_checkpoint.layouts.structured_streaming._text import read_small
 from airflow_provider_checkpoint.model import CheckpointId, Depth, Severity
 
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 16
 _STATE_PATH = "/state/"
+_S3 = ("s3", "s3a", "s3n")
 
 
 class CopyStage(StrEnum):
@@ -115,7 +120,7 @@ def plan_clone(
     view = layout.look()
     if batch not in view.directory.commits:
         raise CheckpointNotFoundError(f"no committed batch {batch}", subject=layout.blobs.uri)
-    location = spark_location or _as_spark_calls(target)
+    location = spark_location or _as_spark_calls(target, layout.blobs, view)
     items = [*_state(view, batch), *_source_logs(view, batch, whole=whole_source_log), *_logs(view, batch)]
     checked = later_input(layout.blobs, view, batch)
     return ClonePlan(
@@ -299,11 +304,29 @@ def _moved(path: str, location: str) -> str:
     return f"{location.rstrip('/')}{path[place:]}"
 
 
-def _as_spark_calls(target: str) -> str:
-    """A folder on a disk as Hadoop writes it; other addresses stay as they are."""
+def _as_spark_calls(target: str, blobs: BlobStore, view: View) -> str:
+    """A folder on a disk as Hadoop writes it, where a percent sign is itself; S3 by the scheme that the query uses."""
     if "://" not in target:
-        return f"file:{target}"
-    return f"file:{target.removeprefix('file://')}" if target.startswith("file://") else target
+        return f"file:{os.path.abspath(target)}"
+    scheme, _, place = target.partition("://")
+    if scheme == "file":
+        return f"file:{unquote(urlsplit(target, allow_fragments=False).path)}"
+    if scheme not in _S3:
+        return target
+    used = (path.partition("://")[0] for path in _paths_of_spark(blobs, view))
+    return f"{next((each for each in used if each in _S3), scheme)}://{place}"
+
+
+def _paths_of_spark(blobs: BlobStore, view: View) -> Iterator[str]:
+    """Addresses as the query wrote them down: of schemas, and of what it read last."""
+    try:
+        for operator in view.directory.operators:
+            described = view.operator(operator, view.directory.commits[-1])
+            yield from () if described is None else described.schema_paths
+        for entries in view.directory.sources.values():
+            yield from (file.path for file in islice(source_files(blobs, entries[max(entries)]), 1))
+    except (CorruptError, BlobNotFoundError):
+        return
 
 
 def _require_nothing_else(target: BlobStore, plan: ClonePlan) -> None:

@@ -185,6 +185,37 @@ def test_paths_of_schemas_lead_into_the_copy():
         assert all(path.startswith("s3a://lake/copy/state/0/_stateSchema/") for path in paths)
 
 
+@pytest.mark.parametrize(
+    ("target", "location"),
+    [
+        ("/lake/my copy", "file:/lake/my copy"),
+        ("/lake/100%25", "file:/lake/100%25"),
+        ("file:///lake/my%20copy", "file:/lake/my copy"),
+        ("file:///lake/caf%C3%A9", "file:/lake/café"),
+        ("s3://lake/copy", "s3a://lake/copy"),
+        ("s3a://lake/copy", "s3a://lake/copy"),
+        ("gs://lake/copy", "gs://lake/copy"),
+    ],
+)
+def test_a_copy_is_called_as_the_query_calls_its_files(target, location):
+    scene = Scene.of("tws")
+    key = "state/0/_metadata/v2/0"
+    scene.put(key, scene.read(key).replace(b"file:/data/", b"s3a://lake/"))
+    assert plan_clone(scene.layout, batch(3), target, now=NOW).spark_location == location
+
+
+def test_a_relative_place_is_spelt_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = plan_clone(Scene.of("tws").layout, batch(3), "copy", now=NOW)
+    assert plan.spark_location == f"file:{tmp_path}/copy"
+
+
+def test_s3_goes_by_the_scheme_of_the_input_where_no_schema_has_a_path():
+    scene = Scene.of("stateless")
+    scene.put("sources/0/11", scene.read("sources/0/11").replace(b"file:///", b"s3a://lake/"))
+    assert plan_clone(scene.layout, batch(3), "s3://lake/copy", now=NOW).spark_location == "s3a://lake/copy"
+
+
 def test_a_description_whose_path_leads_nowhere_is_an_error():
     body = b'v2\n{"stateStoreInfo":[{"stateSchemaFilePaths":["/somewhere/else"]}]}'
     with pytest.raises(CorruptArtifactError):
