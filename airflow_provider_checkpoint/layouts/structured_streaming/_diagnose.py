@@ -239,14 +239,14 @@ def _resealed(
 
 def _moved(view: View, uri: str, batch: int) -> Iterator[Finding]:
     """Absolute paths that lead to where the directory was, and not to where it is."""
-    here = _path(uri)
+    here = _place(unquote(uri) if uri.startswith("file:") else uri)
     for operator in sorted(view.directory.operators):
         try:
             described = view.operator(operator, batch)
         except CorruptError:
             continue
         paths = () if described is None else described.schema_paths
-        elsewhere = [path for path in paths if not _path(path).startswith(f"{here}/state/")]
+        elsewhere = [path for path in paths if not _place(path).startswith(f"{here}/state/")]
         if elsewhere:
             yield Finding(
                 code="directory_moved",
@@ -257,10 +257,11 @@ def _moved(view: View, uri: str, batch: int) -> Iterator[Finding]:
             )
 
 
-def _path(address: str) -> str:
-    """An address without its scheme, which Spark writes in other ways than we do: ``s3a:``, ``file:/``."""
-    rest = unquote(address).partition(":")[2] if ":" in address else address
-    return "/" + rest.strip("/")
+def _place(address: str) -> str:
+    """An address without what Spark writes in other ways than we do: ``s3a:``, ``file:/``, the account of Azure."""
+    rest = address.partition(":")[2] if ":" in address else address
+    first, slash, more = rest.strip("/").partition("/")
+    return f"{first.partition('@')[0]}{slash}{more}"
 
 
 def _litter(view: View) -> Iterator[Finding]:

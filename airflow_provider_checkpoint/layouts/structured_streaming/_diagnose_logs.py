@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import BlobNotFoundError, CorruptError
 from airflow_provider_checkpoint.layouts.structured_streaming._diagnosis import Finding
-from airflow_provider_checkpoint.layouts.structured_streaming._names import COMMITS, METADATA, OFFSETS
+from airflow_provider_checkpoint.layouts.structured_streaming._names import COMMITS, METADATA, OFFSETS, stray_entry
+from airflow_provider_checkpoint.layouts.structured_streaming._needs import SPARSE
 from airflow_provider_checkpoint.layouts.structured_streaming._positions import log_offset
-from airflow_provider_checkpoint.layouts.structured_streaming._source_log import read_set, source_files
+from airflow_provider_checkpoint.layouts.structured_streaming._source_log import (
+    entry_number,
+    prove_source_entry,
+    read_set,
+)
+from airflow_provider_checkpoint.layouts.structured_streaming._steps import offsets_issues
+from airflow_provider_checkpoint.model import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts.structured_streaming._view import View
 
 _INCOMPLETE = "IllegalStateException: Incomplete log file, or JsonEOFException: Unexpected end-of-input (no file name)"
+_SOURCE_ENTRY = f"{_INCOMPLETE}; nothing, if it names the wrong files: they are left out, or read once more"
 _TOO_NEW = "SparkIllegalStateException [INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION]"
 
 
@@ -28,6 +36,7 @@ def log_findings(view: View, blobs: BlobStore, query_id: str | None) -> Iterator
     """
     directory = view.directory
     yield from _metadata(view, query_id)
+    yield from _strays(view)
     if not directory.offsets:
         yield from _no_offsets(view)
         return
@@ -37,6 +46,7 @@ def log_findings(view: View, blobs: BlobStore, query_id: str | None) -> Iterator
         yield _damaged_offsets(view, last, offsets)
     elif offsets is not None:
         yield from _previous(view, last, offsets)
+        yield from _contents(view, last, offsets)
         yield from _sources(view, blobs, offsets)
     yield from _commits(view, last)
 
@@ -85,6 +95,24 @@ def _metadata(view: View, query_id: str | None) -> Iterator[Finding]:
                 " new id is made, and sinks that go by the id, such as Delta, take batches twice",
                 wrong="the id of the query is gone",
                 fix=fix,
+            )
+
+
+def _strays(view: View) -> Iterator[Finding]:
+    """Files that Spark takes for the newest entry of a log, by the number in their names."""
+    directory = view.directory
+    newest = {OFFSETS: max(directory.offsets, default=-1), COMMITS: max(directory.commits, default=-1)}
+    newest |= {f"sources/{source}": max(entries) for source, entries in directory.sources.items()}
+    for key in directory.files:
+        found = stray_entry(key)
+        if found is not None and found[1] > newest.get(found[0], -1):
+            yield Finding(
+                code="stray_entry",
+                blocking=True,
+                subject=key,
+                spark_says=f"FileNotFoundException: .../{found[0]}/{found[1]}",
+                wrong=f"not a file of Spark, but taken for entry {found[1]} of the log",
+                fix=f"Remove {key}: Spark never writes such a name.",
             )
 
 
@@ -155,18 +183,47 @@ def _previous(view: View, last: int, offsets: Offsets) -> Iterator[Finding]:
             else "",
         )
         return
-    if len(before.sources) != len(offsets.sources):
+    if number != last - 1:
         yield Finding(
-            code="source_count",
-            blocking=True,
-            subject=f"{OFFSETS}/{last}",
-            spark_says=f"AssertionError: There are [{len(offsets.sources)}] sources in the checkpoint offsets and now"
-            " there are [...] sources requested by the query. Cannot continue.",
-            wrong=f"positions of {len(offsets.sources)} sources; the batch before has {len(before.sources)}",
-            fix="" if committed else f"Remove offsets/{last}: the batch was not committed, and is planned anew.",
+            code="logs_sparse",
+            blocking=False,
+            subject=f"{OFFSETS}/{last - 1}",
+            spark_says=f"nothing; IllegalStateException: batch {last - 1} doesn't exist, if the query does not track"
+            " its progress asynchronously",
+            wrong=SPARSE,
         )
-    elif before.partitions != offsets.partitions:
+    if before.partitions != offsets.partitions:
         yield _repartitioned(last, before.partitions, offsets.partitions, committed=committed)
+
+
+def _contents(view: View, last: int, offsets: Offsets) -> Iterator[Finding]:
+    """What is wrong with what the last offsets say, in themselves and going by the batch before."""
+    number = view.directory.previous(last)
+    before = None if number is None else _offsets(view, number)
+    known = None if isinstance(before, CorruptError) else before
+    subject = f"{OFFSETS}/{last}"
+    planned_anew = f"Remove {subject}: the batch was not committed, and is planned anew."
+    sources = len(offsets.sources)
+    said = {
+        "source_count": f"AssertionError: There are [{sources}] sources in the checkpoint offsets and now there are"
+        " [...] sources requested by the query. Cannot continue.",
+        "source_position_corrupt": "MappingException: No usable value for logOffset, or another error of parsing",
+        "offsets_repeated": "nothing: if the last is the copy, its batch is read once more",
+        "settings_changed": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE], [CANNOT_LOAD_STATE_STORE...] or"
+        " [INVALID_CONF_VALUE.TYPE_MISMATCH]",
+        "settings_lost": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]: the settings of very old versions are taken",
+        "source_position_lost": "nothing: the source is read from its beginning once more",
+        "source_position_back": "AssertionError: assertion failed",
+    }
+    for issue in offsets_issues(view.directory, last, offsets, known):
+        yield Finding(
+            code=issue.code,
+            blocking=issue.severity is Severity.ERROR,
+            subject=subject,
+            spark_says=said[issue.code],
+            wrong=issue.message.removeprefix(f"{subject}: "),
+            fix=planned_anew if issue.severity is Severity.ERROR and last not in view.directory.commits else "",
+        )
 
 
 def _repartitioned(last: int, before: int | None, now: int | None, *, committed: bool) -> Finding:
@@ -237,26 +294,29 @@ def _commits(view: View, last: int) -> Iterator[Finding]:
 
 
 def _sources(view: View, blobs: BlobStore, offsets: Offsets) -> Iterator[Finding]:
-    """What is wrong with the logs of file sources, up to the position of the last batch."""
+    """What is wrong with the logs of file sources. A start reads them to their ends, beyond the last batch, too."""
     for line in offsets.sources:
         last = log_offset(line)
         if last is None:
             continue
         entries = view.directory.sources.get(line.source, {})
-        found = read_set(entries, last)
+        end = max(last, *entries, -1)
+        found = read_set(entries, end)
+        ahead = f"Remove the entries of sources/{line.source} above {last}: no batch has them, and they are made anew."
         if found.missing:
-            yield _source_log_missing(line.source, last, found.missing)
+            missing = _source_log_missing(line.source, end, found.missing)
+            yield missing.model_copy(update={"fix": ahead if found.missing[0] > last else ""})
         for key in found.keys:
             try:
-                for _ in source_files(blobs, key):
-                    pass
+                prove_source_entry(blobs, key)
             except CorruptError as error:
                 yield Finding(
                     code="source_log_corrupt",
                     blocking=True,
                     subject=key,
-                    spark_says=_INCOMPLETE,
+                    spark_says=_SOURCE_ENTRY,
                     wrong=error.message,
+                    fix=ahead if entry_number(key) > last else "",
                 )
             except BlobNotFoundError:
                 continue  # Removed since it was listed.

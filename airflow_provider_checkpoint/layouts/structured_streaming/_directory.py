@@ -32,6 +32,10 @@ class StoreFiles:
     def is_rocksdb(self) -> bool:
         return bool(self.changelogs or self.zips)
 
+    @property
+    def versions(self) -> set[int]:
+        return {*self.deltas, *self.snapshots, *(version for version, _ in (*self.changelogs, *self.zips))}
+
 
 @dataclass(slots=True)
 class Directory:
@@ -94,14 +98,15 @@ class Directory:
     def is_sparse(self) -> bool:
         """Whether the logs look as asynchronous progress tracking leaves them: the same numbers left out of both.
 
-        It is only for queries without state. A log that merely lost an entry is told apart by how few are left out.
+        It is only for queries without state. A log that merely lost an entry is told apart by how few are left out: one
+        alone is taken for lost.
         """
         if self.stores or not self.offsets or not self.commits:
             return False
         expected = self.offsets[-1] - self.offsets[0] + 1
         left_out = expected - len(self.offsets)
         same = set(self.offsets) - {self.offsets[-1]} <= set(self.commits) <= set(self.offsets)
-        return same and left_out > 0 and left_out >= _SPARSE_SHARE * expected
+        return same and left_out > 1 and left_out >= _SPARSE_SHARE * expected
 
     def previous(self, batch: int) -> int | None:
         """The batch whose offsets Spark reads along with those of ``batch``; None if there is none to read."""

@@ -180,7 +180,7 @@ class StructuredStreamingLayout(Layout):
         view = self.view(batch)
         if view.directory.commits[-1:] != [batch]:
             return frozenset()
-        ahead = {artifact.key for artifact in ahead_of(view.directory, view.offsets(batch))}
+        ahead = {artifact.key for artifact in ahead_of(view, view.offsets(batch))}
         return frozenset(ahead - {artifact.key for artifact in self._needs(view, batch, view.commit(batch)).artifacts})
 
     # -- removing ------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class StructuredStreamingLayout(Layout):
         seal, doubts = self._seal_of(view, batch)
         artifacts = {artifact.key: artifact for artifact in with_digests(needs.artifacts, seal)}
         if view.directory.commits[-1:] == [batch]:
-            artifacts = {artifact.key: artifact for artifact in ahead_of(view.directory, offsets)} | artifacts
+            artifacts = {artifact.key: artifact for artifact in ahead_of(view, offsets)} | artifacts
         if batch in view.directory.seals:
             key = names.seal_key(batch)
             artifacts[key] = Artifact(key)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
 from airflow_provider_checkpoint.layouts._fields import I64, Text
 from airflow_provider_checkpoint.layouts._json import parse_model, parse_object
-from airflow_provider_checkpoint.layouts.structured_streaming._names import is_unique_id
+from airflow_provider_checkpoint.layouts.structured_streaming._names import is_query_id, is_source, is_unique_id
 from airflow_provider_checkpoint.layouts.structured_streaming._text import lines_of, parse_version
 
 if TYPE_CHECKING:
@@ -23,8 +23,12 @@ COMMITS_VERSION = 3
 #: More partitions than any query has; the conf is text that anybody may have edited.
 MAX_PARTITIONS = 1_000_000
 
+#: Since this version a commit names its sinks, and Spark does not read one that does not.
+_SINKS_VERSION = 3
+_SINKS = "sinkMetadataMap"
+
 _VOID = "-"
-_PARTITIONS = "spark.sql.shuffle.partitions"
+PARTITIONS = "spark.sql.shuffle.partitions"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _CODEC = "spark.sql.streaming.stateStore.compression.codec"
 
@@ -49,7 +53,7 @@ class _CommitMetadata(_Line):
 
 
 class _QueryMetadata(_Line):
-    id: Annotated[str, Field(min_length=1, max_length=200)]
+    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class Offsets:
     @property
     def partitions(self) -> int | None:
         """The number of partitions of every operator with state; None if the entry does not tell."""
-        text = self.conf.get(_PARTITIONS, "")
+        text = self.conf.get(PARTITIONS, "")
         if not (text.isascii() and text.isdigit() and len(text) <= 7):
             return None
         return int(text) if 1 <= int(text) <= MAX_PARTITIONS else None
@@ -145,7 +149,7 @@ def _sources(lines: list[str], version: int, subject: str) -> tuple[OffsetLine, 
 
 def _named(line: str, subject: str) -> tuple[str, str]:
     name, colon, text = line.partition(":")
-    if not colon or not name:
+    if not colon or not is_source(name):
         raise CorruptManifestError(f"a line that names no source: {line[:40]!r}", subject=subject)
     return name, text
 
@@ -166,6 +170,8 @@ def parse_commit(data: bytes, *, subject: str) -> Commit:
     version = parse_version(lines[0], COMMITS_VERSION, subject=subject)
     values = parse_object(lines[1].encode(), subject=subject) if len(lines) > 1 else {}
     metadata = parse_model(_CommitMetadata, values, subject=subject)
+    if version >= _SINKS_VERSION and _SINKS not in values:
+        raise CorruptManifestError(f"field {_SINKS}: missing, although the log has version v{version}", subject=subject)
     ids = metadata.stateUniqueIds or {}
     if not all(is_unique_id(each) for parts in ids.values() for part in parts for each in part):
         raise CorruptManifestError("field stateUniqueIds: holds what is no unique id", subject=subject)
@@ -178,4 +184,7 @@ def parse_commit(data: bytes, *, subject: str) -> Commit:
 
 def parse_query_id(data: bytes, *, subject: str) -> str:
     """The id of the query in the file ``metadata``; raises CorruptManifestError."""
-    return parse_model(_QueryMetadata, parse_object(data, subject=subject), subject=subject).id
+    query_id = parse_model(_QueryMetadata, parse_object(data, subject=subject), subject=subject).id
+    if not is_query_id(query_id):
+        raise CorruptManifestError(f"field id: {query_id[:40]!r} is no UUID", subject=subject)
+    return query_id

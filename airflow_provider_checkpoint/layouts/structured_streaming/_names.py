@@ -22,8 +22,11 @@ _NUMBER = r"0|[1-9][0-9]{0,18}"
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _STORE = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 
+#: Spark takes letters, digits and underscores for the name of a source, in any order.
+_SOURCE_NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+
 _LOG = re.compile(rf"(offsets|commits)/({_NUMBER})")
-_SOURCE = re.compile(rf"sources/({_STORE})/({_NUMBER})(\.compact)?")
+_SOURCE = re.compile(rf"sources/({_SOURCE_NAME})/({_NUMBER})(\.compact)?")
 _VERSIONED = re.compile(
     rf"(state/({_NUMBER})/({_NUMBER})/(?:(?!SSTs/|logs/)({_STORE})/)?)"
     rf"({_NUMBER})(?:_({_UUID}))?\.(delta|snapshot|zip|changelog)"
@@ -33,8 +36,13 @@ _WAL = re.compile(rf"state/(?:{_NUMBER})/(?:{_NUMBER})/(?:{_STORE}/)?logs/[0-9]+
 _OPERATOR = re.compile(rf"state/({_NUMBER})/_metadata/(?:metadata|v2/({_NUMBER}))")
 _SCHEMA = re.compile(rf"state/({_NUMBER})/({_NUMBER})/(?:({_STORE})/)?_metadata/schema")
 _SCHEMA_V3 = re.compile(rf"state/({_NUMBER})/_stateSchema/({_STORE})/({_NUMBER})_{_UUID}")
+#: What Java reads as a number.
+_NUMBERED = re.compile(rf"(offsets|commits|sources/{_SOURCE_NAME})/([+-]?[0-9]{{1,19}})")
 _SEAL = re.compile(rf"{SEALS}/({_NUMBER})\.json")
 _UNIQUE_ID = re.compile(_UUID)
+_NAMED_SOURCE = re.compile(_SOURCE_NAME)
+#: What Java takes for a UUID: any five groups of hexadecimal digits.
+_QUERY_ID = re.compile(r"(?=.{9,36}$)[0-9A-Fa-f]+(?:-[0-9A-Fa-f]+){4}")
 
 #: What a process that was killed leaves: ``.5.delta.<uuid>.TID3.tmp``, and the checksum Hadoop keeps of it.
 _LITTER = re.compile(rf"\.{{1,2}}[^/]+\.{_UUID}(?:\.TID[0-9]+)?\.tmp(?:\.crc)?")
@@ -113,6 +121,17 @@ def schema_key(path: str) -> str | None:
     return key if _SCHEMA_V3.fullmatch(key) else None
 
 
+def stray_entry(key: str) -> tuple[str, int] | None:
+    """The log and the number of a file that Spark takes for an entry, although it would not call one so: ``007``.
+
+    It finds the number in a listing, and then looks for the file under its proper name.
+    """
+    match = _NUMBERED.fullmatch(key.removesuffix(".compact") if key.startswith("sources/") else key)
+    if match is None or match[2] == str(int(match[2])):
+        return None
+    return match[1], int(match[2])
+
+
 def is_table(key: str) -> bool:
     """Whether a file is a table (SST) of a RocksDB snapshot."""
     return _TABLE.fullmatch(key) is not None
@@ -130,6 +149,16 @@ def seal_number(key: str) -> int | None:
 
 def seal_key(batch: int) -> str:
     return f"{SEALS}/{batch}.json"
+
+
+def is_source(text: str) -> bool:
+    """Whether a source can be called so, since log version 2."""
+    return _NAMED_SOURCE.fullmatch(text) is not None
+
+
+def is_query_id(text: str) -> bool:
+    """Whether Spark can read the id of a query."""
+    return _QUERY_ID.fullmatch(text) is not None
 
 
 def is_unique_id(text: str) -> bool:

@@ -25,6 +25,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming._names import (
 )
 from airflow_provider_checkpoint.layouts.structured_streaming._positions import log_offset
 from airflow_provider_checkpoint.layouts.structured_streaming._source_log import read_set
+from airflow_provider_checkpoint.layouts.structured_streaming._steps import offsets_issues
 from airflow_provider_checkpoint.layouts.structured_streaming._writer import writer_of
 from airflow_provider_checkpoint.model import Artifact, ArtifactKind, Issue
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts.structured_streaming._directory import Directory
     from airflow_provider_checkpoint.layouts.structured_streaming._logs import Commit, Offsets
     from airflow_provider_checkpoint.layouts.structured_streaming._view import View
+
+#: What cannot be told from a directory alone.
+SPARSE = "not there, which is right only if the query tracks its progress asynchronously"
 
 #: So many partitions or operators of which nothing is there are named; after that it is clear enough.
 _ABSENT = 20
@@ -67,7 +71,7 @@ def needs_of(view: View, batch: int, offsets: Offsets, commit: Commit) -> Needs:
     )
 
 
-def ahead_of(directory: Directory, offsets: Offsets) -> list[Artifact]:
+def ahead_of(view: View, offsets: Offsets) -> list[Artifact]:
     """What belongs to the batches that are planned and not committed.
 
     After a restart Spark runs the last of them again, exactly as planned. So this is what the newest commit is
@@ -75,8 +79,10 @@ def ahead_of(directory: Directory, offsets: Offsets) -> list[Artifact]:
 
     :param offsets: those of the newest commit.
     """
+    directory = view.directory
     last = directory.commits[-1] if directory.commits else -1
     keys = [f"{OFFSETS}/{number}" for number in directory.planned]
+    keys += _state_ahead(view, last)
     done = {line.source: log_offset(line) for line in offsets.sources}
     for source, entries in directory.sources.items():
         taken = done.get(source)
@@ -84,6 +90,18 @@ def ahead_of(directory: Directory, offsets: Offsets) -> list[Artifact]:
     for described in directory.operators.values():
         keys += [key for key, name in described.items() if name.batch is not None and name.batch > last]
     return [_sized(directory, key) for key in [*keys, *_sidecars(directory, keys)]]
+
+
+def _state_ahead(view: View, last: int) -> list[str]:
+    """State that no commit names, where more than one batch lacks its commit: what the last of them is run from."""
+    batch = max(view.directory.planned, default=-1)
+    if batch <= last + 1:
+        return []
+    try:
+        needs = state_needs(view, batch, view.offsets(batch), None, batch=batch)
+    except (CorruptError, BlobNotFoundError):
+        return []
+    return [artifact.key for artifact in needs.artifacts if artifact.key in view.directory.files]
 
 
 # -- logs --------------------------------------------------------------------------------------------------------
@@ -97,33 +115,21 @@ def _logs(view: View, batch: int, offsets: Offsets) -> Needs:
         keys.append(f"{OFFSETS}/{previous}")
     elif batch > 0:
         issues.append(Issue.error("offsets_missing", f"no offsets before those of batch {batch}"))
+    if previous is not None and previous != batch - 1:
+        issues.append(Issue.warning("logs_sparse", f"offsets/{batch - 1}: {SPARSE}"))
     if not offsets.conf and not offsets.timestamp_ms:
         message = f"offsets/{batch}: no settings and no time in its second line, without which Spark does not start"
         issues.append(Issue.error("offsets_metadata_missing", message))
+    before = None
     try:
+        before = None if previous is None else view.offsets(previous)
         view.query_id()
-        if previous is not None:
-            issues.extend(_source_count(len(view.offsets(previous).sources), len(offsets.sources), batch))
-            issues.extend(_lost_positions(view.offsets(previous), offsets, batch))
     except CorruptError as error:
         issues.append(Issue.error("log_corrupt", f"{error.subject}: {error.message}"))
     except BlobNotFoundError:
         pass  # Among the artifacts, where a look for it finds it missing.
+    issues.extend(offsets_issues(view.directory, batch, offsets, before))
     return Needs(tuple(_sized(view.directory, key) for key in keys), tuple(issues))
-
-
-def _source_count(before: int, now: int, batch: int) -> Iterator[Issue]:
-    if before != now:
-        yield Issue.error("source_count", f"offsets/{batch}: positions of {now} sources, the batch before has {before}")
-
-
-def _lost_positions(before: Offsets, now: Offsets, batch: int) -> Iterator[Issue]:
-    """A source that has read something keeps a position; without one, Spark would read all of it once more."""
-    placed = {line.source for line in before.sources if line.text is not None}
-    for line in now.sources:
-        if line.text is None and line.source in placed:
-            message = f"offsets/{batch}: no position of the source {line.source}, which the batch before has"
-            yield Issue.error("source_position_lost", message)
 
 
 def _sources(directory: Directory, offsets: Offsets) -> Needs:
@@ -185,6 +191,8 @@ def state_needs(view: View, version: int, offsets: Offsets, commit: Commit | Non
             places = _seen_places(view, operator, offsets)
         artifacts.extend(_sized(view.directory, key) for key in _named_schemas(view, operator, batch))
         issues.extend(_undescribed(view, operator))
+        issues.extend(_of_another(view, operator, batch))
+        issues.extend(_left_out(view, operator, version, offsets.partitions))
         families = has_column_families(view, operator)
         for place in places:
             need = _store_need(view, place, version, offsets, commit)
@@ -224,6 +232,32 @@ def _undescribed(view: View, operator: int) -> Iterator[Issue]:
     if names and all(name.schema_of is not None for name in names):
         message = f"state/{operator}/_metadata/v2: not there, although the operator has schemas that it must name"
         yield Issue.error("operator_metadata_missing", message)
+
+
+def _of_another(view: View, operator: int, batch: int) -> Iterator[Issue]:
+    """A description says whose it is; Spark holds it against the plan of the query."""
+    try:
+        described = view.operator(operator, batch)
+    except CorruptError:
+        return
+    if described is not None and described.number not in (None, operator):
+        message = f"state/{operator}/_metadata: describes operator {described.number}, {described.name}"
+        yield Issue.error("operator_mismatch", message)
+
+
+def _left_out(view: View, operator: int, version: int, partitions: int | None) -> Iterator[Issue]:
+    """State of the version that is loaded, in partitions that the settings do not count: Spark would not look there.
+
+    Where state was repartitioned, the partitions that are no more have only older versions.
+    """
+    beyond = {
+        partition
+        for (partition, _), files in view.directory.stores.get(operator, {}).items()
+        if partitions is not None and partition >= partitions and version in files.versions
+    }
+    for partition in sorted(beyond)[:_ABSENT]:
+        message = f"state/{operator}/{partition}: has version {version}, but the offsets count {partitions} partitions"
+        yield Issue.error("state_left_out", message)
 
 
 def _state_gone(view: View, commit: Commit | None) -> Iterator[Issue]:

@@ -25,6 +25,7 @@ class _Model(BaseModel):
 
 
 class _OperatorInfo(_Model):
+    operatorId: int | None = None  # noqa: N815 - Spark's own name
     operatorName: Text = ""  # noqa: N815 - Spark's own name
 
 
@@ -43,6 +44,8 @@ class _OperatorMetadata(_Model):
 class Operator:
     """What an operator's own metadata says of it."""
 
+    number: int | None
+    """Its place in the plan, which is also the name of its folder."""
     name: str
     stores: tuple[str, ...]
     """In the order in which a commit names their unique ids."""
@@ -62,6 +65,7 @@ def parse_operator(data: bytes, *, subject: str) -> Operator:
         raise CorruptManifestError("the file ends after its version", subject=subject)
     metadata = parse_model(_OperatorMetadata, parse_object(lines[1].encode(), subject=subject), subject=subject)
     return Operator(
+        number=metadata.operatorInfo.operatorId,
         name=metadata.operatorInfo.operatorName,
         stores=tuple(dict.fromkeys(store.storeName for store in metadata.stateStoreInfo)),
         partitions=max((store.numPartitions for store in metadata.stateStoreInfo), default=None),

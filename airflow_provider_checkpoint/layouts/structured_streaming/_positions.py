@@ -27,6 +27,12 @@ def log_offset(line: OffsetLine) -> int | None:
     return None
 
 
+def is_file_position(line: OffsetLine) -> bool:
+    """Whether a position is that of a file source, going by its name; what it says may be no number."""
+    value = line.value()
+    return isinstance(value, dict) and _LOG_OFFSET in value
+
+
 def position_of(line: OffsetLine) -> SourcePosition:
     """The typed position of a source; of a kind that is not known, its names and values as it wrote them."""
     number = log_offset(line)

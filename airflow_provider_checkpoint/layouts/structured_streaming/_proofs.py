@@ -35,7 +35,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming._needs import (
 )
 from airflow_provider_checkpoint.layouts.structured_streaming._operators import parse_operator
 from airflow_provider_checkpoint.layouts.structured_streaming._positions import log_offset
-from airflow_provider_checkpoint.layouts.structured_streaming._source_log import source_files
+from airflow_provider_checkpoint.layouts.structured_streaming._source_log import prove_source_entry
 from airflow_provider_checkpoint.layouts.structured_streaming._text import read_small
 from airflow_provider_checkpoint.layouts.structured_streaming.files import FileKind, inspect_file, verify_sidecars
 from airflow_provider_checkpoint.model import Artifact, Depth, Issue, Severity
@@ -125,8 +125,7 @@ class Prover:
         source = source_name(key)
         if source is not None:
             if source.source in self.file_sources:
-                for _ in source_files(self.blobs, key):
-                    pass
+                prove_source_entry(self.blobs, key)
         elif log_number(key, OFFSETS) is not None:
             parse_offsets(read_small(self.blobs, key), subject=key)
         elif log_number(key, COMMITS) is not None:

@@ -82,9 +82,31 @@ def _gaps(present: list[int], start: int, last: int, *, most: int = 20) -> Itera
         expected = number + 1
 
 
+def entry_number(key: str) -> int:
+    return int(key.rpartition("/")[2].removesuffix(".compact"))
+
+
 def source_files(blobs: BlobStore, key: str) -> Iterator[SourceFile]:
     """The files that an entry of a source's log names; raises CorruptManifestError, also half-way."""
     return _entries(blobs, key, SourceFile)
+
+
+def prove_source_entry(blobs: BlobStore, key: str) -> None:
+    """Read an entry of a source's log through; raises CorruptManifestError.
+
+    Spark writes an entry only for new files, and marks each with the number of the entry. It passes over files that are
+    marked otherwise, and takes those that are missing for new ones: rows are lost or come twice, without a word.
+    """
+    number = entry_number(key)
+    # A compact entry holds those of all before it, in their order.
+    expected = 0 if key.endswith(".compact") else number
+    first = True
+    for file in source_files(blobs, key):
+        if file.batchId != expected and (first or file.batchId != expected + 1):
+            raise CorruptManifestError(f"a file of entry {file.batchId} where one of {expected} belongs", subject=key)
+        expected, first = file.batchId, False
+    if first or expected != number:
+        raise CorruptManifestError(f"names no file of entry {number}", subject=key)
 
 
 def sink_files(blobs: BlobStore, key: str) -> Iterator[SinkFile]:

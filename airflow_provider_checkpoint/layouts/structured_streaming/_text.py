@@ -58,7 +58,7 @@ def parse_version(line: str, newest: int, *, subject: str) -> int:
 
     :param newest: the newest version that is understood.
     """
-    match = _VERSION.fullmatch(line.strip())
+    match = _VERSION.fullmatch(line)
     if match is None:
         raise CorruptManifestError(f"the first line is {line[:40]!r}, not a version such as v1", subject=subject)
     version = int(match[1])

@@ -5,6 +5,7 @@ Rows of the first group were measured before; those marked *new* came with this 
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.integration.spark_native.directory import (
     halve,
     remove,
     shorten,
+    trade,
     version_of,
 )
 
@@ -167,7 +169,50 @@ DAMAGES: tuple[Damage, ...] = (
     Damage("new: offsets/last with a byte order mark", lambda d: _prefix(d.last("offsets"), b"\xef\xbb\xbf")),
     Damage("new: offsets/last zeroed", lambda d: _zero(d.last("offsets"))),
     Damage("new: offsets/first removed", lambda d: remove(d.last("offsets", len(d.log("offsets")) - 1))),
+    Damage(
+        "new: offsets/last with fewer partitions",
+        lambda d: edit(d.last("offsets"), 'shuffle.partitions":"2"', 'shuffle.partitions":"1"'),
+        _stateful,
+    ),
+    Damage(
+        "new: offsets/last with partitions that are no number",
+        lambda d: edit(d.last("offsets"), 'shuffle.partitions":"2"', 'shuffle.partitions":"two"'),
+        _stateful,
+    ),
+    Damage("new: offsets/last without settings", lambda d: _settings(d, lambda name: False), _stateful),
+    Damage(
+        "new: offsets/last without the formats of state",
+        lambda d: _settings(d, lambda name: "stateFormatVersion" not in name),
+        lambda d: _stateful(d) and _saves(d),
+    ),
+    Damage(
+        "new: offsets/last with another format of state",
+        lambda d: edit(d.last("offsets"), 'tion.stateFormatVersion":"2"', 'tion.stateFormatVersion":"1"'),
+        lambda d: _stateful(d) and _saves(d),
+    ),
+    Damage("new: offsets/last with another codec", lambda d: edit(d.last("offsets"), '"lz4"', '"zstd"'), _has("delta")),
+    Damage("new: offsets/last as the one before", lambda d: _copy_over(d.last("offsets", 1), d.last("offsets"))),
+    Damage("new: offsets/previous as the last", lambda d: _copy_over(d.last("offsets"), d.last("offsets", 1))),
+    Damage("new: offsets/last as two before", lambda d: _copy_over(d.last("offsets", 2), d.last("offsets"))),
+    Damage("new: offsets/last and the one before traded", lambda d: trade(d.last("offsets"), d.last("offsets", 1))),
+    Damage("new: offsets/last with a position too large", lambda d: _position(d, '"logOffset":100000000000000000000')),
+    Damage("new: offsets/last with a position of text", lambda d: _position(d, '"logOffset":"4"')),
+    Damage("new: offsets/last with a position of another kind", lambda d: _position(d, '"offset":4')),
+    Damage("new: offsets/last with a blank in its version", lambda d: _version(d.last("offsets"), "v{} ")),
+    Damage("new: offsets/last with lines of Windows", lambda d: _windows_lines(d.last("offsets"))),
+    Damage(
+        "new: offsets/last of the other version", lambda d: _version(d.last("offsets"), "v{}", {"1": "2", "2": "1"})
+    ),
+    Damage("new: offsets/0099", lambda d: _copy_over(d.last("offsets"), d.path / "offsets/0099")),
+    Damage("new: offsets/+99", lambda d: _copy_over(d.last("offsets"), d.path / "offsets/+99")),
     # -- commits
+    Damage("new: commits/last called version 3", lambda d: _version(d.last("commits"), "v3")),
+    Damage("new: commits/last with a watermark too large", lambda d: _watermark(d.last("commits"), "9" * 20)),
+    Damage("new: commits/0099", lambda d: _copy_over(d.last("commits"), d.path / "commits/0099")),
+    Damage(
+        "new: offsets and commits without the batch before",
+        lambda d: (remove(d.last("offsets", 1)), remove(d.last("commits", 1))),
+    ),
     Damage("commits/last removed", lambda d: remove(d.last("commits"))),
     Damage("commits removed", lambda d: remove(d.path / "commits")),
     Damage("commits/last three removed", lambda d: _each([d.last("commits", back) for back in range(3)], remove)),
@@ -190,7 +235,22 @@ DAMAGES: tuple[Damage, ...] = (
     Damage("metadata empty", lambda d: empty(d.path / "metadata")),
     Damage("metadata garbage", lambda d: (d.path / "metadata").write_text('{"id"')),
     Damage("new: metadata without an id", lambda d: (d.path / "metadata").write_text("{}")),
+    Damage("new: metadata with an id that is none", lambda d: (d.path / "metadata").write_text('{"id":"clicks"}')),
+    Damage("new: metadata with a byte order mark", lambda d: _prefix(d.path / "metadata", b"\xef\xbb\xbf")),
     # -- sources
+    Damage("new: sources/0 entry ahead empty", lambda d: _ahead(d, b""), _files),
+    Damage("new: sources/0 entry ahead cut", lambda d: _ahead(d, b'v1\n{"path":"file:'), _files),
+    Damage("new: sources/0 entry ahead after a gap", lambda d: _ahead(d, d.last("sources/0").read_bytes(), 2), _files),
+    Damage("new: sources/0/last without a file", lambda d: d.last("sources/0").write_text("v1"), _files),
+    Damage(
+        "new: sources/0/last as two before", lambda d: _copy_over(d.last("sources/0", 2), d.last("sources/0")), _files
+    ),
+    Damage(
+        "new: sources/0 newest compact called a plain one",
+        lambda d: _compact(d).rename(_compact(d).with_suffix("")),
+        _compacted,
+    ),
+    Damage("new: sources/0/0099", lambda d: _copy_over(d.last("sources/0"), d.path / "sources/0/0099"), _files),
     Damage("sources/0/last removed", lambda d: remove(d.last("sources/0")), _files),
     Damage("sources/0 removed", lambda d: remove(d.path / "sources/0"), _files),
     Damage("sources/0 newest compact removed", lambda d: remove(_compact(d)), _compacted),
@@ -276,6 +336,22 @@ DAMAGES: tuple[Damage, ...] = (
         lambda d: list(d.path.glob("state/*/_metadata/metadata")),
     ),
     Damage(
+        "new: operator metadata of two operators traded",
+        lambda d: trade(*(d.path / f"state/{number}/_metadata/metadata" for number in (0, 1))),
+        lambda d: (d.path / "state/1/_metadata/metadata").exists(),
+    ),
+    Damage(
+        "new: schemas of two stores traded",
+        lambda d: trade(*_schemas(d)[:2]),
+        lambda d: len(_schemas(d)) > 1,
+        sealed=True,
+    ),
+    Damage(
+        "new: a partition too many",
+        lambda d: shutil.copytree(d.path / "state/0/0", d.path / "state/0/5"),
+        _stateful,
+    ),
+    Damage(
         "new: operator metadata v2 removed",
         lambda d: remove(d.path / "state/0/_metadata/v2"),
         lambda d: (d.path / "state/0/_metadata/v2").is_dir(),
@@ -327,6 +403,18 @@ DAMAGES: tuple[Damage, ...] = (
     Damage("new: last changelog empty", lambda d: empty(_last_changelog(d)), _chained("changelog")),
     Damage("new: bytes behind the last changelog", lambda d: append(_last_changelog(d)), _chained("changelog")),
     Damage("new: the first changelog removed", lambda d: remove(d.state("changelog")[0]), _has("changelog")),
+    Damage(
+        "new: an older copy of the last changelog",
+        lambda d: _copy_over(_before(_last_changelog(d), d.state("changelog")), _last_changelog(d)),
+        _chained("changelog"),
+        sealed=True,
+    ),
+    Damage(
+        "new: an older copy of the newest zip",
+        lambda d: _copy_over(_before(d.newest("zip"), d.state("zip")), d.newest("zip")),
+        lambda d: _has("zip")(d) and len([p for p in d.state("zip") if p.parent == d.newest("zip").parent]) > 1,
+        sealed=True,
+    ),
     # -- state format 2
     Damage("format 2: sidecars removed", _without_sidecars, _format2),
     Damage("format 2: another id in the commit", _another_id, _format2),
@@ -362,6 +450,52 @@ DAMAGES: tuple[Damage, ...] = (
         sums=True,
     ),
 )
+
+
+def _settings(directory: Directory, keep: Callable[[str], bool]) -> None:
+    """Leave out settings of the last offsets."""
+    path = directory.last("offsets")
+    head, line, *rest = path.read_text().split("\n")
+    values = json.loads(line)
+    values["conf"] = {name: value for name, value in values["conf"].items() if keep(name)}
+    path.write_text("\n".join([head, json.dumps(values), *rest]))
+
+
+def _saves(directory: Directory) -> bool:
+    """Whether the first operator is an aggregation, whose state has a format of its own."""
+    return '"stateStoreSave"' in directory.operator_metadata().read_text()
+
+
+def _position(directory: Directory, text: str) -> None:
+    path = directory.last("offsets")
+    path.write_text(re.sub(r'"logOffset":\d+', text, path.read_text()))
+
+
+def _version(path: Path, form: str, numbers: dict[str, str] | None = None) -> None:
+    head, _, rest = path.read_text().partition("\n")
+    number = head.removeprefix("v")
+    path.write_text(f"{form.format((numbers or {}).get(number, number))}\n{rest}")
+
+
+def _windows_lines(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def _ahead(directory: Directory, data: bytes, by: int = 1) -> None:
+    """An entry of a source's log that no batch has taken yet."""
+    number = max(directory.log("sources/0")) + by
+    # Every fourth is a compact one.
+    (directory.path / f"sources/0/{number}{'' if (number + 1) % 4 else '.compact'}").write_bytes(data)
+
+
+def _schemas(directory: Directory) -> list[Path]:
+    return sorted(directory.path.glob("state/*/0/**/_metadata/schema"))
+
+
+def _before(path: Path, files: list[Path]) -> Path:
+    """The file of the same store before one."""
+    beside = [each for each in files if each.parent == path.parent]
+    return beside[beside.index(path) - 1]
 
 
 def _spark_sum(path: Path) -> Path:

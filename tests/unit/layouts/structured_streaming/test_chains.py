@@ -176,6 +176,7 @@ SPARSE = {
     "and one planned": ([0, 2, 5, 8], [0, 2, 5], True),
     "dense": (range(10), range(10), False),
     "one entry lost": ([*range(10), 11], [*range(10), 11], False),
+    "one entry lost of a few": ([0, 1, 2, 4], [0, 1, 2, 4], False),
     "left by a prune": ([4, 5, 9, 10], [5, 10], False),
     "commits lost": ([0, 2, 5, 8], [8], False),
     "no commits": ([0, 2], [], False),

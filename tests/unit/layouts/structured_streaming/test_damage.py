@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,34 @@ class Case:
     code: str
     recoverable: int | None
     """The newest batch that can be gone back to; None if there is none."""
+
+
+def edit(key, old, new):
+    """Put other text into a file, which must have held the old."""
+
+    def change(scene):
+        body = scene.read(key)
+        assert old in body
+        scene.put(key, body.replace(old, new))
+
+    return change
+
+
+def trade(one, other):
+    """Two files that change places."""
+
+    def change(scene):
+        ours, theirs = scene.read(one), scene.read(other)
+        scene.put(one, theirs)
+        scene.put(other, ours)
+
+    return change
+
+
+def without_settings(scene):
+    head, line, *positions = scene.read("offsets/11").split(b"\n")
+    values = json.loads(line) | {"conf": {}}
+    scene.put("offsets/11", b"\n".join([head, json.dumps(values).encode(), *positions]))
 
 
 def swap_old_copy(scene):
@@ -57,6 +86,57 @@ CASES = {
     "commit of a newer Spark": Case(
         "hdfs_agg", lambda s: s.put("commits/11", b"v9\n{}"), STRUCTURE, "manifest_corrupt", 10
     ),
+    "metadata with an id that is none": Case(
+        "hdfs_agg", lambda s: s.put("metadata", b'{"id":"clicks"}'), STRUCTURE, "log_corrupt", None
+    ),
+    "version with a blank behind it": Case(
+        "hdfs_agg", edit("offsets/11", b"v1\n", b"v1 \n"), STRUCTURE, "manifest_corrupt", 10
+    ),
+    "offsets of log version 1 called 2": Case(
+        "hdfs_agg", edit("offsets/11", b"v1\n", b"v2\n"), STRUCTURE, "manifest_corrupt", 10
+    ),
+    "position too large for a number": Case(
+        "hdfs_agg", edit("offsets/11", b'":11}', b'":100000000000000000000}'), STRUCTURE, "source_position_corrupt", 10
+    ),
+    "position that is text": Case(
+        "hdfs_agg", edit("offsets/11", b'":11}', b'":"11"}'), STRUCTURE, "source_position_corrupt", 10
+    ),
+    "position under another name": Case(
+        "hdfs_agg", edit("offsets/11", b'"logOffset":11', b'"offset":11'), STRUCTURE, "source_position_corrupt", 10
+    ),
+    "position lost": Case(
+        "hdfs_agg", edit("offsets/11", b'{"logOffset":11}', b"-"), STRUCTURE, "source_position_lost", 10
+    ),
+    "offsets of an older batch": Case(
+        "hdfs_agg",
+        lambda s: s.put("offsets/11", s.read("offsets/9")),
+        STRUCTURE,
+        "source_position_back",
+        10,
+    ),
+    "offsets of the batch before": Case(
+        "hdfs_agg", lambda s: s.put("offsets/11", s.read("offsets/10")), STRUCTURE, "offsets_repeated", 10
+    ),
+    "no settings": Case("hdfs_agg", without_settings, STRUCTURE, "settings_lost", 10),
+    "settings that are no number": Case(
+        "hdfs_agg", edit("offsets/11", b'partitions":"2"', b'partitions":"two"'), STRUCTURE, "settings_changed", 10
+    ),
+    "another format of state": Case(
+        "hdfs_agg",
+        edit("offsets/11", b'aggregation.stateFormatVersion":"2"', b'aggregation.stateFormatVersion":"1"'),
+        STRUCTURE,
+        "settings_changed",
+        10,
+    ),
+    "a setting lost": Case(
+        "hdfs_agg", edit("offsets/11", b"aggregation.stateFormatVersion", b"another"), STRUCTURE, "settings_changed", 10
+    ),
+    "offsets of two batches traded": Case(
+        "stateless", trade("offsets/10", "offsets/11"), STRUCTURE, "source_position_back", 10
+    ),
+    "commit of log version 3 without its sinks": Case(
+        "hdfs_agg", edit("commits/11", b"v1\n", b"v3\n"), STRUCTURE, "manifest_corrupt", 10
+    ),
     "last entry of a source's log gone": Case(
         "hdfs_agg", lambda s: s.remove("sources/0/11"), STRUCTURE, "source_log_missing", 10
     ),
@@ -66,6 +146,19 @@ CASES = {
     "sources gone": Case("hdfs_agg", lambda s: s.remove("sources/.*"), STRUCTURE, "source_log_missing", None),
     "entry of a source's log empty": Case("hdfs_agg", lambda s: s.put("sources/0/11", b""), CONTENT, "log_corrupt", 10),
     "entry of a source's log cut": Case("hdfs_agg", lambda s: s.cut("sources/0/11"), CONTENT, "log_corrupt", 10),
+    "entry of a source's log without a file": Case(
+        "hdfs_agg", lambda s: s.put("sources/0/11", b"v1"), CONTENT, "log_corrupt", 10
+    ),
+    "entry of a source's log that is an older one": Case(
+        "hdfs_agg", lambda s: s.put("sources/0/11", s.read("sources/0/10")), CONTENT, "log_corrupt", 10
+    ),
+    "compaction of a source's log without its last entry": Case(
+        "hdfs_agg",
+        lambda s: s.put("sources/0/9.compact", s.read("sources/0/9.compact").rpartition(b"\n")[0]),
+        CONTENT,
+        "log_corrupt",
+        8,
+    ),
     # -- state, HDFS
     "last delta gone": Case("hdfs_agg", lambda s: s.remove("state/0/0/12.delta"), PRESENCE, "artifact_missing", 10),
     "a delta in between gone": Case(
@@ -95,6 +188,19 @@ CASES = {
         PRESENCE,
         "artifact_missing",
         10,
+    ),
+    "fewer partitions than there are": Case(
+        "hdfs_agg", edit("offsets/11", b'partitions":"2"', b'partitions":"1"'), STRUCTURE, "state_left_out", 10
+    ),
+    "fewer partitions than there are, in format 2": Case(
+        "rocks_v2", edit("offsets/11", b'partitions":"2"', b'partitions":"1"'), STRUCTURE, "state_left_out", 10
+    ),
+    "descriptions of two operators traded": Case(
+        "two_ops",
+        trade("state/0/_metadata/metadata", "state/1/_metadata/metadata"),
+        STRUCTURE,
+        "operator_mismatch",
+        None,
     ),
     "schema cut": Case("hdfs_agg", lambda s: s.cut("state/0/0/_metadata/schema"), CONTENT, "state_truncated", None),
     "schema that a description names gone": Case(
@@ -204,11 +310,30 @@ HARMLESS = {
     "where a rate source began gone": ("rate", lambda s: s.remove("sources/.*")),
     "Spark's checksums gone": ("rocks_v2", lambda s: s.remove(".*crc")),
     "all zips gone, all change logs there": ("rocks_changelog", lambda s: s.remove("state/.*zip")),
+    "offsets before a copy of the last": ("hdfs_agg", lambda s: s.put("offsets/10", s.read("offsets/11"))),
+    "settings that only a newer Spark writes gone": (
+        "hdfs_agg",
+        edit("offsets/11", b"stateStore.encodingFormat", b"another"),
+    ),
+    "an old entry under another name": ("hdfs_agg", lambda s: s.put("offsets/007", b"copy")),
+    "a copy with an ending": ("hdfs_agg", lambda s: s.put("offsets/12.compact", b"copy")),
     "litter": (
         "hdfs_agg",
         lambda s: s.put("offsets/.12.c2a4ec23-e658-4144-915b-798c38fccb92.tmp", b"half"),
     ),
 }
+
+
+def test_sparse_logs_are_told_because_a_query_that_is_not_asynchronous_fails_on_them():
+    scene = Scene.of("stateless")
+    scene.remove("(offsets|commits)/(1|3|4|7|9|10)")
+    issues = scene.layout.prove(batch(11))
+    assert codes(issues) == set()
+    assert {issue.code for issue in issues} == {"logs_sparse"}
+    diagnosis = diagnose(scene.layout)
+    assert diagnosis.healthy
+    (finding,) = diagnosis.findings
+    assert "batch 10 doesn't exist" in finding.spark_says
 
 
 @pytest.mark.parametrize("name", HARMLESS)

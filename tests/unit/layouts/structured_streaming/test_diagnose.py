@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from airflow_provider_checkpoint.layouts import open_store
 from airflow_provider_checkpoint.layouts.structured_streaming import Diagnosis, diagnose, render
 from airflow_provider_checkpoint.model import Depth
-from tests.unit.layouts.structured_streaming.making import KINDS, LAST, Scene
+from tests.unit.layouts.structured_streaming.making import KINDS, LAST, Scene, write_out
 
 UUID = "c2a4ec23-e658-4144-915b-798c38fccb92"
 
@@ -95,6 +96,36 @@ FINDINGS = {
         "",
     ),
     "entry of a source damaged": (lambda s: s.cut("sources/0/10"), "source_log_corrupt", "Incomplete log file", ""),
+    "an entry of a source that no batch has yet, damaged": (
+        lambda s: s.put("sources/0/12", b"v1\n{"),
+        "source_log_corrupt",
+        "Incomplete log file",
+        "Remove the entries of sources/0 above 11",
+    ),
+    "an entry of a source that no batch has yet, after a gap": (
+        lambda s: s.put("sources/0/13", s.read("sources/0/11").replace(b'"batchId":11', b'"batchId":13')),
+        "source_log_missing",
+        "doesn't exist",
+        "Remove the entries of sources/0 above 11",
+    ),
+    "a planned batch that goes back": (
+        lambda s: plan_next(s, s.read("offsets/9")),
+        "source_position_back",
+        "AssertionError",
+        "Remove offsets/12",
+    ),
+    "offsets under another name": (
+        lambda s: s.put("offsets/0099", s.read("offsets/11")),
+        "stray_entry",
+        "FileNotFoundException: .../offsets/99",
+        "Remove offsets/0099",
+    ),
+    "a commit under another name": (
+        lambda s: s.put("commits/+12", b"v1"),
+        "stray_entry",
+        "FileNotFoundException: .../commits/12",
+        "Remove commits/+12",
+    ),
     "a delta gone": (
         lambda s: s.remove("state/0/0/12.delta"),
         "artifact_missing",
@@ -134,8 +165,13 @@ EXACT = {
     "planned offsets empty": lambda s: s.remove("offsets/12"),
     "planned offsets cut": lambda s: s.remove("offsets/12"),
     "unfinished repartition": lambda s: s.remove("offsets/12"),
+    "a planned batch that goes back": lambda s: s.remove("offsets/12"),
+    "an entry of a source that no batch has yet, damaged": lambda s: s.remove("sources/0/12"),
+    "an entry of a source that no batch has yet, after a gap": lambda s: s.remove("sources/0/13"),
     "offsets before the last gone": lambda s: s.put("offsets/10", s.read("offsets/11")),
     "offsets before the last damaged": lambda s: s.put("offsets/10", s.read("offsets/11")),
+    "offsets under another name": lambda s: s.remove("offsets/0099"),
+    "a commit under another name": lambda s: s.remove("commits/[+]12"),
     "commit empty": lambda s: s.remove("commits/11"),
     "commit garbage": lambda s: s.remove("commits/11"),
     "schema cut": lambda s: s.remove("state/0/0/_metadata/schema"),
@@ -161,6 +197,18 @@ def test_a_healthy_directory_is_healthy(kind):
     assert {finding.code for finding in diagnosis.findings} == expected
     assert diagnosis.recoverable[0] == diagnosis.last_committed == diagnosis.last_planned == LAST[kind]
     assert len(diagnosis.recoverable) == len(scene.layout.candidates())
+
+
+@pytest.mark.parametrize("name", ["my copy", "100%", "a%20b", "café", "a@b"])
+def test_a_directory_is_where_its_schemas_are_whatever_it_is_called(tmp_path, name):
+    folder = write_out("tws", tmp_path / name)
+    described = folder / "state/0/_metadata/v2/0"
+    described.write_text(described.read_text().replace("file:/data/ckpt/tws", f"file:{folder}"))
+    layout = open_store(str(folder), layout="structured_streaming")
+    assert {finding.code for finding in diagnose(layout).findings} == set()
+    folder.rename(tmp_path / "moved")
+    moved = open_store(str(tmp_path / "moved"), layout="structured_streaming")
+    assert {finding.code for finding in diagnose(moved).findings} == {"directory_moved"}
 
 
 def test_an_empty_directory_has_nothing_wrong_with_it():

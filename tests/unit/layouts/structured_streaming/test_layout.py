@@ -127,6 +127,15 @@ def test_named_sources_of_offsets_version_2_have_their_folder():
     assert "sources/alpha/3" in {artifact.key for artifact in checkpoint.artifacts}
 
 
+def test_the_name_of_a_source_may_begin_with_an_underscore():
+    scene = Scene()
+    for key, body in files_of("offsets_v2").items():
+        text = body.replace(b"\nalpha:", b"\n_alpha:") if key.startswith("offsets/") else body
+        scene.put(key.replace("sources/alpha/", "sources/_alpha/"), text)
+    assert scene.layout.load(batch(3)).source_names == ("_alpha",)
+    assert not [issue for issue in scene.layout.prove(batch(11)) if issue.severity is Severity.ERROR]
+
+
 def test_the_stores_of_a_join_are_all_needed():
     artifacts = Scene.of("rocks_join_v2").layout.load(batch(5)).artifacts
     stores = {artifact.operator for artifact in artifacts if artifact.key.endswith(".changelog")}

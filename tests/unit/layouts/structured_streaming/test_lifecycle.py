@@ -171,6 +171,15 @@ def test_a_planned_batch_is_no_orphan():
     assert "state/0/0/12.delta" in found
 
 
+def test_state_of_a_batch_whose_commit_was_lost_is_no_orphan():
+    """Spark runs the last planned batch alone, from the state before it, however many commits are gone."""
+    scene = Scene.of("hdfs_agg")
+    scene.remove("commits/(9|10|11)")
+    prune_and_sweep(scene, 1)
+    assert {"state/0/0/11.delta", "state/0/1/11.delta", "offsets/10", "offsets/11"} <= set(scene.keys)
+    assert diagnose(scene.layout).healthy
+
+
 def test_what_is_not_of_spark_is_left_alone():
     scene = Scene.of("hdfs_agg")
     mine = ["README", "state/0/0/notes.txt", "backup/offsets/3"]

@@ -63,7 +63,7 @@ CHANGES = {
     "an older copy of a delta": lambda s: s.put("state/0/0/12.delta", s.read("state/0/0/11.delta")),
     "an edited position": lambda s: s.put("offsets/11", s.read("offsets/11").replace(b'Offset":11', b'Offset":10')),
     "an edited commit": lambda s: s.put("commits/11", b'v1\n{"nextBatchWatermarkMs":9}'),
-    "another query": lambda s: s.put("metadata", b'{"id":"another"}'),
+    "another query": lambda s: s.put("metadata", b'{"id":"c2a4ec23-e658-4144-915b-798c38fccb92"}'),
     "another log of a source": lambda s: s.put("sources/0/11", s.read("sources/0/10")),
 }
 
