@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.blobs import BlobStore, StoreOptions
     from airflow_provider_checkpoint.layouts.structured_streaming._layout import StructuredStreamingLayout
     from airflow_provider_checkpoint.layouts.structured_streaming._view import View
 
@@ -104,6 +104,7 @@ def plan_clone(
     new_query_id: bool = False,
     whole_source_log: bool = False,
     spark_location: str | None = None,
+    options: StoreOptions | None = None,
 ) -> ClonePlan:
     """Plan a copy of the directory as it was after a batch. Reads logs only; the batch itself is proven on applying.
 
@@ -113,6 +114,7 @@ def plan_clone(
     :param whole_source_log: keep what file sources had listed after the batch. The next batch then takes all of it at
         once; for a replay of the same batches it is needed.
     :param spark_location: how Spark calls the target, if not by its address; such as ``s3a://...``.
+    :param options: how to reach input in an object store; without, only input on a disk is looked for.
     """
     if target.rstrip("/") == layout.blobs.uri.rstrip("/"):
         raise ConfigurationError("a copy needs an address of its own", subject=target)
@@ -122,7 +124,7 @@ def plan_clone(
         raise CheckpointNotFoundError(f"no committed batch {batch}", subject=layout.blobs.uri)
     location = spark_location or _as_spark_calls(target, layout.blobs, view)
     items = [*_state(view, batch), *_source_logs(view, batch, whole=whole_source_log), *_logs(view, batch)]
-    checked = later_input(layout.blobs, view, batch)
+    checked = later_input(layout.blobs, view, batch, options)
     return ClonePlan(
         uri=layout.blobs.uri,
         target=target,

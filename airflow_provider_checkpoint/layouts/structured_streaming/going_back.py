@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from airflow_provider_checkpoint.blobs import open_blobs
+from airflow_provider_checkpoint.blobs import StoreOptions, open_blobs
 from airflow_provider_checkpoint.exceptions import ConfirmationNeededError
 from airflow_provider_checkpoint.layouts.structured_streaming._beside import records_address
 from airflow_provider_checkpoint.layouts.structured_streaming._clone import ClonePlan, apply_clone, plan_clone
@@ -25,7 +25,7 @@ from airflow_provider_checkpoint.model import Depth
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow_provider_checkpoint.blobs import BlobStore, StoreOptions
+    from airflow_provider_checkpoint.blobs import BlobStore
     from airflow_provider_checkpoint.layouts.structured_streaming._layout import StructuredStreamingLayout
     from airflow_provider_checkpoint.model import CheckpointId
 
@@ -50,12 +50,13 @@ def plan_rollback(
     file_sink: str | None = None,
     batch_folders: str | None = None,
 ) -> Rollback:
-    """Plan the copy and what goes from the sinks; all of them are reached in the same way. Changes nothing.
+    """Plan the copy and what goes from the sinks; they and the input are reached in the same way. Changes nothing.
 
     :param file_sink: the output of Spark's file sink.
     :param batch_folders: output of ``foreachBatch``, in folders ``batch_id=N``.
     """
-    plan = plan_clone(layout, checkpoint_id, target, now=now, new_query_id=new_query_id)
+    reach = StoreOptions() if options is None else options
+    plan = plan_clone(layout, checkpoint_id, target, now=now, new_query_id=new_query_id, options=reach)
     batch = layout.batch_of(checkpoint_id)
     sinks = []
     for address, planned in ((file_sink, plan_file_sink), (batch_folders, plan_batch_folders)):

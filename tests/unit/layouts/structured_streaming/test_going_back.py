@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_checkpoint.blobs import MemoryBlobs
+from airflow_provider_checkpoint.blobs import MemoryBlobs, StoreOptions, open_blobs
 from airflow_provider_checkpoint.blobs.faulty import Fault, FaultyBlobs, SimulatedCrash
 from airflow_provider_checkpoint.exceptions import (
     CheckpointConflictError,
@@ -149,6 +149,29 @@ def test_input_that_is_gone_stops_the_copy_unless_it_is_accepted():
     with pytest.raises(InputGoneError, match="input files of later batches are gone"):
         apply_clone(scene.layout, plan, target_of())
     apply_clone(scene.layout, plan, target_of(), missing_input_ok=True)
+
+
+def test_input_in_a_store_is_looked_for_there():
+    scene = Scene.of("stateless")
+    for number in range(BACK_TO + 1, LAST["stateless"] + 1):
+        key = scene.find(f"sources/0/{number}(.compact)?")
+        scene.put(key, scene.read(key).replace(b"file:///data/landing/", b"memory://landing-of-test/a%20b/"))
+    landing = open_blobs("memory://landing-of-test")
+    plan = plan_clone(scene.layout, batch(BACK_TO), "memory://copy", now=NOW, options=StoreOptions())
+    assert len(plan.input.missing) == LAST["stateless"] - BACK_TO
+    for path in plan.input.missing[1:]:
+        landing.replace(f"a b/{path.rpartition('/')[2]}", b"rows")
+    plan = plan_clone(scene.layout, batch(BACK_TO), "memory://copy", now=NOW, options=StoreOptions())
+    assert (len(plan.input.missing), plan.input.unknown) == (1, 0)
+
+
+def test_input_in_a_place_that_does_not_answer_is_unknown_and_told():
+    scene = Scene.of("stateless")
+    scene.put("sources/0/11", scene.read("sources/0/11").replace(b"file:///data/", b"nowhere://data/"))
+    for options in (None, StoreOptions()):
+        plan = plan_clone(scene.layout, batch(10), "memory://copy", now=NOW, options=options)
+        assert plan.input == InputCheck(unknown=1)
+        assert any("could not be looked for" in warning for warning in plan.warnings)
 
 
 def test_the_whole_log_of_the_sources_is_kept_for_a_replay():
