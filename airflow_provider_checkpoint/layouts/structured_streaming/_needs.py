@@ -269,12 +269,17 @@ def _state_gone(view: View, commit: Commit | None) -> Iterator[Issue]:
 
 
 def _ran_without_data(view: View) -> bool:
-    """Whether a batch was run although no source had anything new: only state whose time is over makes Spark do so."""
+    """Whether a batch was run although no source had anything new: only state whose time is over makes Spark do so.
+
+    Of two entries that are the same to the millisecond one is a copy, and no batch of its own.
+    """
     try:
-        lines = [view.offsets(number).sources for number in view.directory.offsets[-_LOOKED_AT:]]
+        planned = [view.offsets(number) for number in view.directory.offsets[-_LOOKED_AT:]]
     except (CorruptError, BlobNotFoundError):
         return False
-    return any(one == other for one, other in pairwise(lines))
+    return any(
+        one.sources == other.sources and one.timestamp_ms != other.timestamp_ms for one, other in pairwise(planned)
+    )
 
 
 @dataclass(frozen=True, slots=True)

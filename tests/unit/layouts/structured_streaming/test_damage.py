@@ -311,6 +311,10 @@ HARMLESS = {
     "Spark's checksums gone": ("rocks_v2", lambda s: s.remove(".*crc")),
     "all zips gone, all change logs there": ("rocks_changelog", lambda s: s.remove("state/.*zip")),
     "offsets before a copy of the last": ("hdfs_agg", lambda s: s.put("offsets/10", s.read("offsets/11"))),
+    "offsets before a copy of the last, without state": (
+        "stateless",
+        lambda s: s.put("offsets/10", s.read("offsets/11")),
+    ),
     "settings that only a newer Spark writes gone": (
         "hdfs_agg",
         edit("offsets/11", b"stateStore.encodingFormat", b"another"),
