@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts.structured_streaming._directory import Directory
     from airflow_provider_checkpoint.layouts.structured_streaming._logs import OffsetLine, Offsets
 
+_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+
 #: Settings that every Spark since 3.5 writes down and takes over from one batch to the next, whatever a session says.
 #: State that was written with others cannot be read, or is read as something else.
 _LASTING = (
@@ -50,7 +52,8 @@ def _position_issues(offsets: Offsets, batch: int) -> Iterator[Issue]:
 
 def _step_issues(before: Offsets, now: Offsets, batch: int) -> Iterator[Issue]:
     """What is wrong with the offsets of a batch, going by those of the batch before."""
-    if len(before.sources) != len(now.sources):
+    lost = {line.source for line in before.sources} - {line.source for line in now.sources}
+    if lost or (len(before.sources) != len(now.sources) and not _may_gain_sources(now)):
         message = f"offsets/{batch}: positions of {len(now.sources)} sources, the batch before has"
         yield Issue.error("source_count", f"{message} {len(before.sources)}")
     yield from _settings_step(before, now, batch)
@@ -86,6 +89,11 @@ def _settings_issues(offsets: Offsets, batch: int) -> Iterator[Issue]:
         yield Issue.error("settings_lost", f"offsets/{batch}: no settings, so that those of old versions are taken")
     elif PARTITIONS in offsets.conf and offsets.partitions is None:
         yield Issue.error("settings_changed", f"offsets/{batch}: {PARTITIONS} is no number of partitions")
+
+
+def _may_gain_sources(offsets: Offsets) -> bool:
+    """Whether the query may be started with more sources than it had: since log version 2 they have names."""
+    return offsets.version > 1 and offsets.conf.get(_EVOLUTION) == "true"
 
 
 def _settings_step(before: Offsets, now: Offsets, batch: int) -> Iterator[Issue]:

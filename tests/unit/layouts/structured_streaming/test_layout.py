@@ -127,6 +127,19 @@ def test_named_sources_of_offsets_version_2_have_their_folder():
     assert "sources/alpha/3" in {artifact.key for artifact in checkpoint.artifacts}
 
 
+def test_a_query_may_gain_a_named_source_but_not_lose_one():
+    scene = Scene.of("offsets_v2")
+    body = scene.read("offsets/11")
+    assert b'enableSourceEvolution":"true"' in body
+    scene.put("offsets/11", body + b"\nbeta:-")
+    assert not [issue for issue in scene.layout.prove(batch(11)) if issue.severity is Severity.ERROR]
+    assert diagnose(scene.layout).healthy
+    scene.put("offsets/11", body.replace(b"\nalpha:", b"\nbeta:"))
+    assert "source_count" in {issue.code for issue in scene.layout.prove(batch(11))}
+    scene.put("offsets/11", body.replace(b'Evolution":"true"', b'Evolution":"false"') + b"\nbeta:-")
+    assert "source_count" in {issue.code for issue in scene.layout.prove(batch(11))}
+
+
 def test_the_name_of_a_source_may_begin_with_an_underscore():
     scene = Scene()
     for key, body in files_of("offsets_v2").items():
