@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from airflow.sdk.exceptions import AirflowNotFoundException
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, status
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -33,10 +34,11 @@ from airflow_provider_checkpoint.exceptions import (
 from airflow_provider_checkpoint.model import Depth
 from airflow_provider_checkpoint.plugins import shell
 from airflow_provider_checkpoint.plugins.desk import Desk
-from airflow_provider_checkpoint.plugins.guards import only_json_from_here, page, protect
+from airflow_provider_checkpoint.plugins.guards import nonsense, only_json_from_here, page, protect, sent
 from airflow_provider_checkpoint.plugins.lookups import SlowStoreError
 from airflow_provider_checkpoint.plugins.rights import Rights
 from airflow_provider_checkpoint.plugins.settings import PageSettings
+from airflow_provider_checkpoint.plugins.stores import unforeseen
 from airflow_provider_checkpoint.reports.pipeline import Shown
 
 #: From the pages of a store and of its checkpoints back to where these pages begin.
@@ -73,6 +75,7 @@ def create_app(rights: Rights, settings: PageSettings) -> FastAPI:
     app.middleware("http")(_protected)
     app.exception_handler(CheckpointError)(_tell_trouble)
     app.exception_handler(AirflowNotFoundException)(_tell_no_connection)
+    app.exception_handler(RequestValidationError)(_tell_nonsense)
     app.exception_handler(StarletteHTTPException)(_tell_refusal)
     return app
 
@@ -135,35 +138,47 @@ def _add_changes(app: FastAPI, rights: Rights, desk: Desk) -> None:
     may_change = [Depends(rights.changes_connection), Depends(only_json_from_here)]
 
     @app.post("/store/{connection_id}/validate", dependencies=may_change)
-    async def validate(connection_id: str, wanted: Validation) -> JSONResponse:
+    async def validate(connection_id: str, wanted: Annotated[Validation, Depends(sent(Validation))]) -> JSONResponse:
         try:
             found = await desk.prove(connection_id, wanted.pipeline or None, wanted.checkpoint, wanted.depth)
         except SlowStoreError:
-            return JSONResponse({"message": "Still at work ..."}, status.HTTP_202_ACCEPTED)
+            return _still_at_work()
         if not found.proven:
             raise HTTPException(status.HTTP_503_SERVICE_UNAVAILABLE, f"It could not be proven: {found.reason}")
         verdict = f"Valid at depth {found.depth}." if found.valid else f"Invalid: {found.reason}"
         return JSONResponse({"valid": found.valid, "message": verdict})
 
     @app.post("/store/{connection_id}/pin", dependencies=may_change)
-    async def pin(connection_id: str, wanted: NewPin, user: User) -> JSONResponse:
-        await desk.pin(
-            connection_id,
-            wanted.pipeline or None,
-            wanted.checkpoint,
-            by=f"{user.get_name()} by airflow, page of checkpoints",
-            name=wanted.name,
-            reason=wanted.reason,
-            expires=wanted.expires,
-        )
+    async def pin(connection_id: str, wanted: Annotated[NewPin, Depends(sent(NewPin))], user: User) -> JSONResponse:
+        try:
+            await desk.pin(
+                connection_id,
+                wanted.pipeline or None,
+                wanted.checkpoint,
+                by=f"{user.get_name()} by airflow, page of checkpoints",
+                name=wanted.name,
+                reason=wanted.reason,
+                expires=wanted.expires,
+            )
+        except SlowStoreError:
+            return _still_at_work()
         return JSONResponse({"message": f"Pinned as {wanted.name}."})
+
+
+def _still_at_work() -> JSONResponse:
+    """It goes on without whoever asked; asking for the same again joins it."""
+    return JSONResponse({"message": "Still at work ..."}, status.HTTP_202_ACCEPTED)
 
 
 # -- what every answer goes through ------------------------------------------------------------------------------
 
 
 async def _protected(request: Request, call_next: RequestResponseEndpoint) -> Response:
-    return protect(await call_next(request))
+    try:
+        return protect(await call_next(request))
+    except Exception as error:  # noqa: BLE001 - whatever a library raises: the next page is not to suffer
+        code = status.HTTP_500_INTERNAL_SERVER_ERROR
+        return protect(await _tell_refusal(request, HTTPException(code, unforeseen(error))))
 
 
 async def _tell_trouble(request: Request, error: Exception) -> Response:
@@ -196,6 +211,12 @@ def _code(error: CheckpointError, *, asked: bool) -> int:
 
 async def _tell_no_connection(request: Request, error: Exception) -> Response:  # noqa: ARG001 - it repeats the id
     return await _tell_refusal(request, HTTPException(status.HTTP_404_NOT_FOUND, "There is no such connection."))
+
+
+async def _tell_nonsense(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    code = status.HTTP_422_UNPROCESSABLE_CONTENT
+    return await _tell_refusal(request, HTTPException(code, nonsense(error.errors())))
 
 
 async def _tell_refusal(request: Request, error: Exception) -> Response:

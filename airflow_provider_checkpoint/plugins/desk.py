@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -14,7 +15,7 @@ from airflow_provider_checkpoint.plugins import stores
 from airflow_provider_checkpoint.plugins.lookups import Lookups, SlowStoreError
 from airflow_provider_checkpoint.reports.checkpoint import Actions, Recovery
 from airflow_provider_checkpoint.reports.markup import address
-from airflow_provider_checkpoint.reports.overview import PipelineRow, StoreRows
+from airflow_provider_checkpoint.reports.overview import StoreRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,17 +44,21 @@ class Desk:
         return list(await asyncio.gather(*(self._store(name) for name in names)))
 
     async def _store(self, connection: str) -> StoreRows:
-        def work() -> StoreRows:
-            return stores.look_at_all(connection, self._settings)
+        return await self._told(connection, ("all",), lambda: stores.look_at_all(connection, self._settings))
 
+    async def _told(self, connection: str, thing: tuple[str, ...], work: Callable[[], StoreRows]) -> StoreRows:
+        """What is wrong with a store is told in its place on the page."""
         try:
-            return await self._ask(connection, ("all",), work)
+            return await self._ask(connection, thing, work)
         except SlowStoreError as error:
-            return StoreRows(connection, "", trouble=f"The store is slow or dead: {error.message}.", slow=True)
+            why = f"The store is slow or dead, or has much to tell: {error.message}. This page looks again by itself."
+            return StoreRows(connection, "", trouble=why, slow=True)
         except AirflowNotFoundException:
-            return StoreRows(connection, "", trouble="The connection is gone.")
+            return StoreRows(connection, "", trouble="There is no such connection.")
         except CheckpointError as error:
             return StoreRows(connection, "", trouble=error.message)
+        except Exception as error:  # noqa: BLE001 - whatever a library raises: the other stores are not to suffer
+            return StoreRows(connection, "", trouble=stores.unforeseen(error))
 
     async def pipeline(self, connection: str, pipeline: str | None) -> Looked:
         def work() -> Looked:
@@ -62,9 +67,12 @@ class Desk:
         return await self._ask(connection, ("pipeline", pipeline or ""), work)
 
     async def checkpoint(self, connection: str, pipeline: str | None, checkpoint: str) -> Detail:
+        began = time.monotonic()
         looked = await self.pipeline(connection, pipeline)
         thing = ("checkpoint", pipeline or "", checkpoint)
-        return await self._ask(connection, thing, lambda: stores.detail(looked, checkpoint))
+        # Both together take no longer than one may.
+        left = max(0.1, self._settings.store_timeout - (time.monotonic() - began))
+        return await self._ask(connection, thing, lambda: stores.detail(looked, checkpoint), patience=left)
 
     async def used_by_dag(self, dag_id: str) -> list[Used] | None:
         return await run_in_threadpool(self._rights.used_by_dag, dag_id)
@@ -83,16 +91,9 @@ class Desk:
     async def _some(self, user: Any, connection: str, pipelines: list[str | None]) -> StoreRows:
         if not await run_in_threadpool(self._rights.may_read, user, connection):
             return StoreRows(connection, "", trouble="You need the right to read this connection.")
-        rows = await asyncio.gather(*(self._line(connection, pipeline) for pipeline in pipelines))
-        return StoreRows(connection, "", tuple(rows))
-
-    async def _line(self, connection: str, pipeline: str | None) -> PipelineRow:
-        try:
-            return PipelineRow(pipeline, (await self.pipeline(connection, pipeline)).view.summary)
-        except AirflowNotFoundException:
-            return PipelineRow(pipeline, None, "There is no such connection.")
-        except CheckpointError as error:
-            return PipelineRow(pipeline, None, error.message)
+        # One look for all: a store has only a few at once.
+        thing = ("some", *(pipeline or "" for pipeline in pipelines))
+        return await self._told(connection, thing, lambda: stores.look_at_some(connection, pipelines, self._settings))
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -104,18 +105,22 @@ class Desk:
                 return stores.prove(connection, pipeline, checkpoint, depth)
             finally:
                 # Pages show the new proof at once.
-                self._lookups.forget(connection, but=thing)
+                self._lookups.forget(connection)
 
         thing = ("prove", pipeline or "", checkpoint, depth.value)
-        return await self._ask(connection, thing, work)
+        return await self._ask(connection, thing, work, change=True)
 
     async def pin(self, connection: str, pipeline: str | None, checkpoint: str, *, by: str, **wanted: str) -> None:
-        def work() -> None:
-            stores.pin(connection, pipeline, checkpoint, by=by, **wanted)
+        """Like ``prove``."""
 
-        thing = ("pin", pipeline or "", checkpoint, *wanted.values())
-        await self._ask(connection, thing, work)
-        self._lookups.forget(connection)
+        def work() -> None:
+            try:
+                stores.pin(connection, pipeline, checkpoint, by=by, **wanted)
+            finally:
+                self._lookups.forget(connection)
+
+        thing = ("pin", pipeline or "", checkpoint, by, *wanted.values())
+        await self._ask(connection, thing, work, change=True)
 
     async def actions(self, user: Any, connection: str, pipeline: str | None, *, base: str) -> Actions:
         """What a user may do with a checkpoint. ``base`` leads from the page to where these pages begin."""
@@ -154,5 +159,14 @@ class Desk:
             restart_dags=tuple(self._rights.writers(user, asset)),
         )
 
-    async def _ask(self, connection: str, thing: tuple[str, ...], work: Callable[[], Value]) -> Value:
-        return await self._lookups.ask(connection, thing, work, patience=self._settings.store_timeout)
+    async def _ask(
+        self,
+        connection: str,
+        thing: tuple[str, ...],
+        work: Callable[[], Value],
+        *,
+        patience: float | None = None,
+        change: bool = False,
+    ) -> Value:
+        allowed = self._settings.store_timeout if patience is None else patience
+        return await self._lookups.ask(connection, thing, work, patience=allowed, change=change)

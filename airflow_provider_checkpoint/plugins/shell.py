@@ -68,7 +68,8 @@ def of_tasks(stores: Sequence[StoreRows], used: Sequence[Used], what: str, *, no
     note = tag("p", "Which pipelines other tasks work on is told by each run; see the tab of a run.", class_="quiet")
     nothing = f"No task of this {what} names a checkpoint store."
     body = [] if unknown and not stores else overview(stores, now=now, base=base, nothing=nothing)
-    return document(f"Checkpoints of this {what}", *body, note if unknown else None, scripted=True)
+    again = AGAIN if any(store.slow for store in stores) else None
+    return document(f"Checkpoints of this {what}", *body, note if unknown else None, scripted=True, refresh=again)
 
 
 def trouble(title: str, message: str, *, hint: str | None = None, again: bool = False, base: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,10 +19,15 @@ from airflow_provider_checkpoint.reports.overview import PipelineRow, StoreRows
 from airflow_provider_checkpoint.reports.views import PipelineView, view
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow_provider_checkpoint.layouts import Layout
     from airflow_provider_checkpoint.lifecycle.validation import ValidationResult
     from airflow_provider_checkpoint.model import CheckpointId, Depth
     from airflow_provider_checkpoint.plugins.settings import PageSettings
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +61,20 @@ def look_at_all(connection: str, settings: PageSettings) -> StoreRows:
     return StoreRows(connection, uri, rows)
 
 
+def look_at_some(connection: str, pipelines: Sequence[str | None], settings: PageSettings) -> StoreRows:
+    """Pipelines that somebody names."""
+    hook = CheckpointHook(connection)
+    uri = hook.settings.uri
+    return StoreRows(connection, uri, tuple(_row(hook, name, settings) for name in pipelines))
+
+
 def _row(hook: CheckpointHook, pipeline: str | None, settings: PageSettings) -> PipelineRow:
     try:
         return PipelineRow(pipeline, _look(hook, pipeline, settings).view.summary)
     except CheckpointError as error:
         return PipelineRow(pipeline, None, error.message)
+    except Exception as error:  # noqa: BLE001 - whatever a library raises: the other rows are not to suffer
+        return PipelineRow(pipeline, None, unforeseen(error))
 
 
 def detail(looked: Looked, checkpoint: str) -> Detail:
@@ -96,3 +111,9 @@ def _known(layout: Layout, checkpoint: str) -> CheckpointId:
     if checkpoint_id not in layout.candidates():
         raise CheckpointNotFoundError(f"there is no checkpoint {checkpoint}", subject=layout.blobs.uri)
     return checkpoint_id
+
+
+def unforeseen(error: Exception) -> str:
+    """What is told of an error that is not ours: its kind. Its words may hold anything, and are in the log."""
+    _log.error("a page of checkpoints met an error that was not foreseen", exc_info=error)
+    return f"an error that was not foreseen ({type(error).__name__}); the log of the api-server has all of it"

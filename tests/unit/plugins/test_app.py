@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 import time
 from urllib.parse import quote
 
@@ -12,7 +13,9 @@ from fastapi import FastAPI
 
 from airflow_provider_checkpoint.blobs import LocalBlobs
 from airflow_provider_checkpoint.layouts.sidecar import SidecarLayout
+from airflow_provider_checkpoint.lifecycle.executor import Executor
 from airflow_provider_checkpoint.lifecycle.records import read_audit, read_ledger, read_pins
+from airflow_provider_checkpoint.plugins.lookups import PER_STORE
 from airflow_provider_checkpoint.plugins.rights import RecoveryDag, Used
 from airflow_provider_checkpoint.plugins.settings import PageSettings
 from tests.unit.cli import making
@@ -361,3 +364,143 @@ def test_proving_that_takes_longer_is_answered_at_once_and_can_be_asked_for_agai
         assert len(codes) < 50
     assert codes[0] == 202
     assert codes[-1] == 200
+
+
+def test_a_pin_that_takes_longer_is_answered_at_once_and_can_be_asked_for_again(client, lake, monkeypatch):
+    from airflow_provider_checkpoint.plugins import stores
+
+    real = stores.pin
+
+    def slow(*arguments, **more):
+        time.sleep(0.4)
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(stores, "pin", slow)
+    editor = client("editor", PageSettings(store_timeout=0.1))
+    codes = []
+    while not codes or codes[-1] == 202:
+        codes.append(editor.post(PIN, json=NEW_PIN).status_code)
+        assert len(codes) < 50
+    assert codes[0] == 202
+    assert codes[-1] == 200
+    assert len(read_pins(layout_of(lake).blobs)) == 1
+
+
+def test_validating_again_looks_again(client, lake):
+    editor = client("editor")
+    assert editor.post(VALIDATE, json=WANTED).json()["valid"] is True
+    making.corrupt_sidecar(lake, 5)
+    assert editor.post(VALIDATE, json=WANTED).json()["valid"] is False
+
+
+def test_a_refused_pin_can_be_asked_for_again_once_the_name_is_free(client, lake):
+    editor = client("editor")
+    assert editor.post(PIN, json={**NEW_PIN, "checkpoint": "4"}).status_code == 200
+    assert editor.post(PIN, json=NEW_PIN).status_code == 409
+    Executor(layout_of(lake), by="a test").unpin("audit")
+    assert editor.post(PIN, json=NEW_PIN).status_code == 200
+
+
+def test_a_tab_with_many_pipelines_of_one_store_shows_them_all(client, lake, rights):
+    names = [f"p{number}" for number in range(PER_STORE * 3)]
+    for name in names:
+        making.sidecar_store(lake.parent / name, 2)
+    rights.used = [Used("lake", name) for name in names]
+    page = Page.of(client().get("/dag/some").text)
+    assert page.words.count("2 checkpoints") == len(names)
+    assert "not been answered" not in page.words
+
+
+def test_a_tab_that_waits_for_a_store_looks_again_by_itself(client, lake, rights, monkeypatch):
+    from airflow_provider_checkpoint.plugins import stores
+
+    gate = threading.Event()
+    monkeypatch.setattr(stores, "look_at_some", lambda *_: gate.wait(20))
+    rights.used = [Used("lake", "orders")]
+    try:
+        text = client("reader", PageSettings(store_timeout=0.1)).get("/dag/some").text
+    finally:
+        gate.set()
+    assert "slow or dead" in text
+    assert 'http-equiv="refresh"' in text
+
+
+def test_an_error_that_nobody_foresaw_in_one_store_does_not_hide_the_others(client, lake, connect, rights, monkeypatch):
+    from airflow_provider_checkpoint.plugins import stores
+
+    real = stores.look_at_all
+
+    def look(connection, settings):
+        if connection == "odd":
+            raise RuntimeError("secret words of a library")
+        return real(connection, settings)
+
+    monkeypatch.setattr(stores, "look_at_all", look)
+    rights.stores.append(connect("odd", str(lake)))
+    answer = client().get("/")
+    assert answer.status_code == 200
+    assert "5 checkpoints" in answer.text
+    assert "RuntimeError" in answer.text
+    assert "secret words" not in answer.text
+
+
+def test_an_error_that_nobody_foresaw_is_a_page_with_the_same_protection(client, lake, monkeypatch):
+    from airflow_provider_checkpoint.plugins import stores
+
+    def look(*_):
+        raise RuntimeError("secret words of a library")
+
+    monkeypatch.setattr(stores, "look", look)
+    answer = client().get(PIPELINE)
+    assert answer.status_code == 500
+    assert "RuntimeError" in Page.of(answer.text).words
+    assert "secret words" not in answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff", b'{"pipeline": "orders"', b"[" * 10_000], ids=range(4))
+def test_who_asks_is_looked_at_before_what_they_send(client, lake, content):
+    json_ = {"content-type": "application/json"}
+    for user, code in ((None, 401), ("reader", 403), ("editor", 422)):
+        assert client(user).post(PIN, content=content, headers=json_).status_code == code
+
+
+def test_a_wish_that_is_far_too_long_is_not_read(client, lake):
+    answer = client("editor").post(PIN, json={**NEW_PIN, "reason": "x" * 1_000_000})
+    assert answer.status_code == 413
+
+
+def test_a_question_that_makes_no_sense_is_answered_by_a_page(client, lake):
+    answer = client().get("/store/lake/checkpoint?pipeline=orders")
+    assert answer.status_code == 422
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "id: Field required" in Page.of(answer.text).words
+
+
+def test_a_checkpoint_is_told_to_be_slow_as_soon_as_its_pipeline_is(client, lake, monkeypatch):
+    from airflow_provider_checkpoint.plugins import stores
+
+    real_look, real_detail = stores.look, stores.detail
+
+    def look(*arguments):
+        time.sleep(0.6)
+        return real_look(*arguments)
+
+    def detail(*arguments):
+        time.sleep(2)
+        return real_detail(*arguments)
+
+    monkeypatch.setattr(stores, "look", look)
+    monkeypatch.setattr(stores, "detail", detail)
+    reader = client("reader", PageSettings(store_timeout=1.0))
+    began = time.monotonic()
+    assert reader.get(POINT).status_code == 503
+    assert time.monotonic() - began < 1.4
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/etc", "orders/../orders", ".", "./orders", "orders\x00", "orders/manifests", "orders\\..", "~", "x" * 999],
+)
+def test_no_name_of_a_pipeline_leads_elsewhere(client, lake, name):
+    assert client().get(f"/store/lake?pipeline={quote(name, safe='')}").status_code == 404

@@ -120,3 +120,46 @@ def test_a_store_that_comes_back_is_asked_again():
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert ask(lookups, lambda: "alive", thing=("new",)) == "alive"
+
+
+def test_what_came_of_a_change_is_told_once_and_waits_until_it_is():
+    calls, lookups = [], Lookups(10)
+
+    def change() -> int:
+        calls.append(1)
+        return len(calls)
+
+    async def poll() -> int:
+        return await lookups.ask("lake", ("prove",), change, patience=10, change=True)
+
+    assert [asyncio.run(poll()), asyncio.run(poll())] == [1, 2]
+
+
+def test_a_change_under_way_goes_on_when_another_has_ended():
+    gate, calls, lookups = threading.Event(), [], Lookups(10)
+
+    def slow() -> str:
+        calls.append(1)
+        gate.wait(10)
+        return "proven"
+
+    def poll(patience: float) -> str:
+        return asyncio.run(lookups.ask("lake", ("prove",), slow, patience=patience, change=True))
+
+    with pytest.raises(SlowStoreError):
+        poll(0.05)
+    lookups.forget("lake")
+    gate.set()
+    assert poll(10) == "proven"
+    assert calls == [1]
+
+
+def test_long_changes_do_not_keep_the_pages_of_their_store_from_being_read():
+    gate, lookups = threading.Event(), Lookups(10)
+    try:
+        for number in range(PER_STORE):
+            with pytest.raises(SlowStoreError):
+                asyncio.run(lookups.ask("lake", (str(number),), lambda: gate.wait(30), patience=0.05, change=True))
+        assert ask(lookups, lambda: "read") == "read"
+    finally:
+        gate.set()
