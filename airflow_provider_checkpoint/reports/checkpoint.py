@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.cli.text import counted, moment_text
-from airflow_provider_checkpoint.lifecycle.distance import offsets_of
 from airflow_provider_checkpoint.lifecycle.records import Proof, read_proof
 from airflow_provider_checkpoint.lifecycle.spans import format_size
 from airflow_provider_checkpoint.model import Depth, Severity
@@ -15,14 +14,17 @@ from airflow_provider_checkpoint.reports.parts import (
     SiteLinks,
     alarm,
     anchor,
+    and_more,
     badge,
     facts,
     section,
     short,
     table,
+    watermark_text,
     when,
 )
-from airflow_provider_checkpoint.reports.views import PipelineView, Point, State
+from airflow_provider_checkpoint.reports.positions import Stand, stands
+from airflow_provider_checkpoint.reports.views import PipelineView, Point, State, time_of
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.reports.gather import Facts
 
 _ARTIFACTS = 50
+_POSITIONS = 100
 _ISSUES = 50
 
 
@@ -45,6 +48,8 @@ class Detail:
     """With what was found."""
     now: datetime
     layout: str = ""
+    parent_kept: bool = False
+    """Whether the one that it goes on after is still here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,9 @@ def find(view: PipelineView, facts_of: Facts, layout: Layout, checkpoint_id: str
     if point is None:
         return None
     known = next(each for each in facts_of.store.known if str(each.id) == checkpoint_id)
-    return Detail(point, known.checkpoint, read_proof(layout.blobs, known.id), view.now, layout.name)
+    parent = None if known.checkpoint is None else known.checkpoint.parent
+    kept = any(each.id == parent for each in facts_of.store.known)
+    return Detail(point, known.checkpoint, read_proof(layout.blobs, known.id), view.now, layout.name, kept)
 
 
 def checkpoint_page(detail: Detail, links: SiteLinks, actions: Actions) -> list[Html | None]:
@@ -114,14 +121,24 @@ def _about(detail: Detail, links: SiteLinks) -> Html:
         ("Made", [f"{moment_text(point.at)}, ", when(point.at, now)]) if point.dated else None,
         ("Epoch", point.epoch) if point.epoch is not None else None,
         ("Timeline", f"{point.timeline}{' (left behind)' if point.abandoned else ''}") if point.timeline else None,
-        ("Goes on after", anchor(links.checkpoint(str(checkpoint.parent)), short(str(checkpoint.parent))))
+        ("Goes on after", _parent(detail, str(checkpoint.parent), links))
         if checkpoint is not None and checkpoint.parent is not None
         else None,
         ("Size", f"{format_size(point.size)}: full {format_size(point.full)}, delta {format_size(point.delta)}"),
         ("Proven", proven),
-        ("Watermark", checkpoint.watermark) if checkpoint is not None and checkpoint.watermark is not None else None,
+        ("Watermark", _watermark(checkpoint, checkpoint.watermark))
+        if checkpoint is not None and checkpoint.watermark is not None
+        else None,
         ("Retention", "; ".join(stays.now.reasons)) if stays is not None else None,
     )
+
+
+def _parent(detail: Detail, parent: str, links: SiteLinks) -> Html:
+    return anchor(links.checkpoint(parent) if detail.parent_kept else None, short(parent))
+
+
+def _watermark(checkpoint: Checkpoint, value: int) -> str:
+    return watermark_text(value, time_of(value, checkpoint.created))
 
 
 def _findings(proof: Proof | None) -> Html | None:
@@ -255,14 +272,14 @@ def _content(checkpoint: Checkpoint) -> list[Html | None]:
 
 def _sources(checkpoint: Checkpoint) -> Html | None:
     rows: list[list[Node]] = [
-        [name, position.type, partition, f"{offset:,}"]
+        [name, position.type, each.partition, each.text]
         for name, position in sorted(checkpoint.sources.items())
-        for partition, offset in (sorted(offsets_of(position).items()) or [("", 0)])
+        for each in (stands(position) or [Stand("", "", None)])
     ]
     if not rows:
         return None
-    listed = table(("Source", "Kind", "Partition", "Offset"), rows, "Where the sources stood")
-    return section("Sources", listed, name="sources")
+    listed = table(("Source", "Kind", "Partition", "Offset"), rows[:_POSITIONS], "Where the sources stood")
+    return section("Sources", listed, and_more(len(rows) - _POSITIONS), name="sources")
 
 
 def _sinks(checkpoint: Checkpoint) -> Html | None:

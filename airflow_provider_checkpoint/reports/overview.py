@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from airflow_provider_checkpoint.cli.text import counted
 from airflow_provider_checkpoint.lifecycle.spans import format_size
 from airflow_provider_checkpoint.reports.markup import Html, Node, tag
-from airflow_provider_checkpoint.reports.parts import SiteLinks, alarm, anchor, badge, link_to, span, table, told, when
+from airflow_provider_checkpoint.reports.parts import (
+    SiteLinks,
+    alarm,
+    anchor,
+    freshness,
+    link_to,
+    table,
+    told,
+    when,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,17 +70,18 @@ def _store(store: StoreRows, now: datetime, base: str) -> Html:
     return tag("section", title, tag("p", store.uri, class_="quiet") if store.uri else None, body)
 
 
-def _row(each: PipelineRow, links: SiteLinks, now: datetime) -> list[Node]:
+def _row(each: PipelineRow, links: SiteLinks, now: datetime) -> list[Node] | Html:
     name = anchor(links.pipeline(), each.pipeline or "(the store itself)", class_="strong")
     found = each.summary
     if found is None:
-        return [name, tag("span", each.trouble, class_="trouble"), "", "", ""]
+        wrong = tag("td", each.trouble, class_="trouble", colspan=len(_TITLES) - 1, data_label="Trouble")
+        return tag("tr", tag("td", name, data_label=_TITLES[0]), wrong)
     proven: Node = "none"
     if found.proven is not None:
         proven = [link_to(found.proven, links), " ", when(found.proven.at, now)]
     return [
         name,
-        badge(found.fresh, "" if found.age is None else f", {span(found.age)}"),
+        freshness(found),
         proven,
         kept(found),
         told(found.incident, links, now),

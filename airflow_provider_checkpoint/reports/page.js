@@ -36,6 +36,14 @@ async function post(form, say) {
   location.reload();
 }
 
+function parameters(text) {
+  try {
+    return JSON.parse(text || "{}");
+  } catch (error) {
+    throw new Error(`Parameters of the restart are not JSON: ${error.message}`);
+  }
+}
+
 async function recover(form, say) {
   const { pipeline, connection, checkpoint, api, then } = form.dataset;
   const given = values(form);
@@ -46,7 +54,7 @@ async function recover(form, say) {
     strategy: "id",
     reason: given.reason,
     restart_dag: given.restart_dag.trim() || null,
-    restart_conf: JSON.parse(given.restart_conf || "{}"),
+    restart_conf: parameters(given.restart_conf),
     approval: "approval" in given,
     dry_run: "dry_run" in given,
   };

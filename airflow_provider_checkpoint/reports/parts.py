@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
 
+    from airflow_provider_checkpoint.reports.views import Summary
+
 #: A sign beside each word, for whoever cannot tell the colours apart.
 _SIGNS: dict[str, str] = {
     Fresh.FRESH: "\N{CHECK MARK}",
@@ -80,9 +82,17 @@ class FileLinks:
 # -- words -------------------------------------------------------------------------------------------------------
 
 
-def badge(word: Fresh | State, more: str = "") -> Html:
+def badge(word: Fresh | State, told: str = "", *, title: str | None = None) -> Html:
     sign = tag("span", _SIGNS[word], aria_hidden="true")
-    return tag("span", sign, f" {word}{more}", class_=f"badge {word}")
+    return tag("span", sign, f" {told or word}", class_=f"badge {word}", title=title)
+
+
+def freshness(found: Summary) -> Html:
+    """Whether a pipeline can be recovered, and how old the point is."""
+    if found.usable is None or found.age is None:
+        return badge(found.fresh, "no recovery point")
+    title = f"can go back to {moment_text(found.usable.at)}"
+    return badge(found.fresh, f"{found.fresh}, {span(found.age)} old", title=title)
 
 
 def is_long(identifier: str) -> bool:
@@ -106,7 +116,9 @@ def told(incident: Incident | None, links: Links, now: datetime) -> Node:
     """What happened last, and when."""
     if incident is None:
         return "none"
-    point = None if incident.point is None else anchor(links.checkpoint(incident.point), short(incident.point))
+    point: Node = None
+    if incident.point is not None:
+        point = anchor(links.checkpoint(incident.point) if incident.kept else None, short(incident.point))
     before, _, after = incident.kind.partition("{}")
     return [before, point, f"{after} ", None if incident.at is None else when(incident.at, now)]
 
@@ -121,6 +133,11 @@ def when(moment: datetime, now: datetime) -> Html:
 
 def span(length: timedelta) -> str:
     return short_span(length.total_seconds())
+
+
+def watermark_text(value: int, at: datetime | None) -> str:
+    """As a time too, if it is one."""
+    return str(value) if at is None else f"{moment_text(at)} ({value})"
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------
@@ -156,6 +173,11 @@ def section(title: str, *children: Node, name: str, folded: bool | None = None) 
     if folded is None:
         return tag("section", tag("h2", title), *children, id=name)
     return tag("details", tag("summary", tag("h2", title)), *children, id=name, open=not folded)
+
+
+def and_more(number: int) -> Html | None:
+    """Below a table that does not show all."""
+    return tag("p", f"and {number:,} more", class_="quiet") if number > 0 else None
 
 
 def alarm(*children: Node) -> Html:

@@ -7,7 +7,7 @@ their number, so that the picture of thousands is as large as that of fifty.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.cli.text import counted, moment_text
@@ -25,6 +25,9 @@ TOP, LANE, BARS = 34, 40, 76
 _FIRST, _LAST = LEFT + 12, WIDTH - RIGHT - 12
 _MAX_LANES = 5
 _MAX_FORKS = 12
+#: Times are what manifests say, up to the ends of the calendar.
+_EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_ROOM = timedelta(minutes=1)
 _MAIN, _TRASH = "history", "trash"
 #: What is shown of a mark that stands for several, the worst first.
 _WORST = (State.INVALID, State.UNPROVEN, State.VALID, State.ABANDONED, State.TRASHED)
@@ -44,7 +47,7 @@ class Scale:
         first, last = min(moments), max(moments)
         if first == last:
             # A single moment has a place too: in the middle.
-            first, last = first - timedelta(minutes=1), last + timedelta(minutes=1)
+            first, last = first - min(_ROOM, first - _EARLIEST), last + min(_ROOM, _LATEST - last)
         return cls(first, last, FINE if len(points) <= FINE else COARSE)
 
     def share(self, moment: datetime) -> float:
@@ -112,7 +115,8 @@ def picture(
         [_mark(mark, link) for mark in marks],
         _bars(points, scale, TOP + LANE * len(lanes) + 8),
         viewBox=f"0 0 {WIDTH} {height}",
-        role="img",
+        # Not an image: what is inside one is hidden from screen readers, and these are links.
+        role="group",
         aria_label=_in_words(points, trash, forks),
         class_="picture",
     )
@@ -205,7 +209,7 @@ def _branches(lanes: Sequence[tuple[str, list[Point]]], scale: Scale) -> Iterato
 
 def _forks(forks: Sequence[Fork], scale: Scale, bottom: float) -> Iterator[Html]:
     for fork in forks[-_MAX_FORKS:]:
-        if not scale.first <= fork.at <= scale.last + (scale.last - scale.first) / 10:
+        if fork.at < scale.first or fork.at - scale.last > (scale.last - scale.first) / 10:
             continue
         x = scale.x(fork.at)
         story = f"timeline {fork.timeline} opened {moment_text(fork.at)} after {fork.start or 'nothing'}: {fork.reason}"
@@ -235,7 +239,7 @@ def _mark(mark: Mark, link: Callable[[Sequence[Point]], str | None]) -> Html:
         # Larger than what is seen, for fingers.
         tag("circle", cx=mark.x, cy=y, r=11, class_="touch"),
         _group(mark, y) if len(mark.points) > 1 else _shape(mark.state, mark.x, y),
-        _pin_ring(mark.x, y) if mark.pinned else None,
+        _pin_ring(mark.x, y) if mark.pinned and len(mark.points) == 1 else None,
     )
     href = link(mark.points)
     return tag("g", drawn) if href is None else tag("a", drawn, href=href, aria_label=_story(mark.points))
@@ -254,11 +258,14 @@ def _story(points: Sequence[Point]) -> str:
 def _group(mark: Mark, y: float) -> Html:
     number = len(mark.points)
     width = 16 if number < 10 else 22 if number < 1000 else 25
-    flag = _shape(State.INVALID, mark.x, y - 14, small=True) if mark.state is State.INVALID else None
+    # Above the number, side by side, so that it can be read.
+    both = mark.pinned and mark.state is State.INVALID
+    invalid, pinned = (mark.x - 7, mark.x + 7) if both else (mark.x, mark.x)
     return join(
         tag("rect", x=mark.x - width / 2, y=y - 8, width=width, height=16, rx=4, class_=f"group {mark.state}"),
         tag("text", number, x=mark.x, y=y + 4, class_=f"count middle {mark.state}"),
-        flag,
+        _shape(State.INVALID, invalid, y - 14, small=True) if mark.state is State.INVALID else None,
+        _pin_ring(pinned, y - 15, 4.5) if mark.pinned else None,
     )
 
 
@@ -279,8 +286,8 @@ def _shape(state: State, x: float, y: float, *, small: bool = False) -> Html:
             return tag("rect", x=x - 4.5, y=y - 4.5, width=9, height=9, class_="mark trashed")
 
 
-def _pin_ring(x: float, y: float) -> Html:
-    return tag("path", d=f"M{x:.1f} {y - 8.5:.1f} l8.5 8.5 l-8.5 8.5 l-8.5 -8.5 z", class_="pin")
+def _pin_ring(x: float, y: float, half: float = 8.5) -> Html:
+    return tag("path", d=f"M{x:.1f} {y - half:.1f} l{half} {half} l-{half} {half} l-{half} -{half} z", class_="pin")
 
 
 # -- sizes and time ----------------------------------------------------------------------------------------------
@@ -321,12 +328,13 @@ def _hatching() -> Html:
 def _axis(scale: Scale, height: float) -> Iterator[Html]:
     base = height - 20
     yield tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=base, y2=base, class_="axis")
+    yield tag("text", "UTC", x=LEFT - 8, y=height - 5, class_="label end")
     shape = _shape_of_time(scale.last - scale.first)
     for step in range(5):
         moment = scale.first + (scale.last - scale.first) * step / 4
         x = scale.x(moment)
         side = "middle" if 0 < step < 4 else "" if step == 0 else "end"
-        text = moment.strftime(shape)
+        text = moment.astimezone(UTC).strftime(shape)
         yield tag("line", x1=x, x2=x, y1=TOP - 8, y2=base, class_="grid")
         yield tag("text", text, x=x, y=height - 5, class_=f"label {side}".strip())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.cli.text import counted, moment_text
@@ -14,15 +15,17 @@ from airflow_provider_checkpoint.reports.parts import (
     Links,
     alarm,
     anchor,
+    and_more,
     badge,
     facts,
+    freshness,
     link_to,
     row,
     section,
     short,
-    span,
     table,
     told,
+    watermark_text,
     when,
 )
 from airflow_provider_checkpoint.reports.picture import legend, picture
@@ -30,7 +33,7 @@ from airflow_provider_checkpoint.reports.views import PipelineView, Point, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
     from airflow_provider_checkpoint.reports.gather import AuditedRun, Facts
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 PAGE = 50
 #: Checkpoints that the preview of retention names.
 _PREVIEWED = 100
+#: How far ahead of ours the clock of a writer may be.
+_SKEW = timedelta(minutes=5)
 _POINTS = ("Checkpoint", "State", "Epoch", "Made", "Timeline", "Full", "Delta", "Proven", "Pins", "Retention")
 
 
@@ -83,6 +88,10 @@ def _alarms(view: PipelineView, links: Links) -> list[Html]:
         found.append(alarm("The newest checkpoint ", link_to(newest, links), f" is invalid: {newest.trouble}"))
     if view.summary.age is None:
         found.append(alarm("No checkpoint here can be restored, as far as is known."))
+    usable = view.summary.usable
+    if usable is not None and usable.at - view.now > _SKEW:
+        made = f" was made {moment_text(usable.at)}, in the future: a clock is wrong, and freshness cannot be told."
+        found.append(alarm("Checkpoint ", link_to(usable, links), made))
     return found
 
 
@@ -92,10 +101,15 @@ def _tiles(view: PipelineView, links: Links) -> Html:
     if summary.proven is not None:
         proven = [link_to(summary.proven, links), " ", when(summary.proven.at, now)]
     allowed = f"late after {format_span(view.windows.warn)}, stale after {format_span(view.windows.fail)}"
+    if summary.usable is not None:
+        proved = "" if summary.usable.state is State.VALID else ", unproven"
+        allowed = f"can go back to {moment_text(summary.usable.at)}{proved}; {allowed}"
     invalid = f"{summary.invalid:,} invalid" if summary.invalid else "none known to be invalid"
+    if view.trash:
+        invalid += f"; {len(view.trash):,} in the trash, {format_size(sum(each.size for each in view.trash))}"
     return tag(
         "div",
-        _tile("Freshness", badge(summary.fresh, "" if summary.age is None else f", {span(summary.age)}"), allowed),
+        _tile("Freshness", freshness(summary), allowed),
         _tile("Newest proven", proven, "all its artifacts were seen" if summary.proven else "validate one to be sure"),
         _tile("Kept", f"{counted(summary.count, 'checkpoint')}, {format_size(summary.bytes)}", invalid),
         _tile("Last incident", told(summary.incident, links, now), f"current timeline: {view.timeline}"),
@@ -127,6 +141,8 @@ def _drawn(view: PipelineView, points: Sequence[Point], trash: Sequence[Point], 
         return links.pipeline(window=(min(moments), max(moments)))
 
     drawn = picture(points, trash, view.forks, link=link)
+    if not points and not trash:
+        return drawn
     # It scrolls sideways in a narrow window, and whatever scrolls must be reachable by keyboard.
     return join(
         tag("div", drawn, class_="wide", tabindex=0, role="group", aria_label="Picture of the history"), legend()
@@ -187,13 +203,12 @@ def _goes(within: timedelta | None) -> str:
 
 def _pager(page: int, pages: int, links: Links, shown: Shown) -> Html:
     near = sorted({1, pages, *range(max(1, page - 2), min(pages, page + 2) + 1)})
-    items = [
-        tag(
-            "li",
-            anchor(links.pipeline(page=each, window=shown.window), each, aria_current="page" if each == page else None),
-        )
-        for each in near
-    ]
+    items: list[Node] = []
+    for before, each in zip([0, *near], near, strict=False):
+        if each > before + 1:
+            items.append(tag("li", "\N{HORIZONTAL ELLIPSIS}"))
+        here = "page" if each == page else None
+        items.append(tag("li", anchor(links.pipeline(page=each, window=shown.window), each, aria_current=here)))
     return tag("nav", tag("ul", items), class_="pager", aria_label="Pages of checkpoints")
 
 
@@ -204,19 +219,21 @@ def _sources(view: PipelineView) -> Html:
     parts: list[Node] = []
     if view.watermark is not None:
         lag = "its unit is not known" if view.watermark.lag is None else format_span(view.watermark.lag)
-        parts.append(facts(("Watermark", f"{view.watermark.value}"), ("Lag when the checkpoint was made", lag)))
+        value = watermark_text(view.watermark.value, view.watermark.at)
+        parts.append(facts(("Watermark", value), ("Lag when the checkpoint was made", lag)))
     if view.offsets:
         rows: list[list[Node]] = [
             [
                 each.source,
                 each.partition,
-                f"{each.offset:,}",
+                each.text,
                 "" if each.since_previous is None else f"{each.since_previous:+,}",
             ]
-            for each in view.offsets
+            for each in view.offsets[:_PREVIEWED]
         ]
         titles = ("Source", "Partition", "Offset", "Since the one before")
         parts.append(table(titles, rows, "Positions in the newest readable checkpoint"))
+        parts.append(and_more(len(view.offsets) - _PREVIEWED))
     return section("Sources", parts or tag("p", "No positions are recorded.", class_="quiet"), name="sources")
 
 
@@ -234,13 +251,12 @@ def _retention(view: PipelineView, policy: RetentionPolicy, links: Links) -> Htm
         [link_to(point, links), _goes(within), format_size(point.size), point.foreseen.why if point.foreseen else ""]
         for within, point in flat[:_PREVIEWED]
     ]
-    more = f"and {len(flat) - _PREVIEWED:,} more" if len(flat) > _PREVIEWED else None
     titles = ("Checkpoint", "When", "Size", "Why")
     listed = tag(
         "details",
         tag("summary", "Which, and why"),
         table(titles, rows, "What goes, and why"),
-        None if more is None else tag("p", more, class_="quiet"),
+        and_more(len(flat) - _PREVIEWED),
     )
     return section("Retention", what, counts, listed, name="retention")
 
@@ -257,7 +273,8 @@ def _trash(view: PipelineView) -> Html | None:
         for point in view.trash[:_PREVIEWED]
     ]
     listed = table(("Checkpoint", "Since", "Size", "Why"), rows, "Can be undeleted until a sweep")
-    return section(f"Trash ({len(view.trash):,})", listed, name="trash", folded=True)
+    more = and_more(len(view.trash) - _PREVIEWED)
+    return section(f"Trash ({len(view.trash):,})", listed, more, name="trash", folded=True)
 
 
 def _forks(view: PipelineView, links: Links) -> Html | None:
@@ -267,7 +284,9 @@ def _forks(view: PipelineView, links: Links) -> Html | None:
         [
             str(fork.timeline),
             when(fork.at, view.now),
-            "nothing" if fork.start is None else anchor(links.checkpoint(fork.start), short(fork.start)),
+            "nothing"
+            if fork.start is None
+            else anchor(links.checkpoint(fork.start) if fork.kept else None, short(fork.start)),
             counted(fork.left_behind, "checkpoint"),
             fork.owner,
             fork.reason,

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from airflow_provider_checkpoint.lifecycle.distance import offsets_of
 from airflow_provider_checkpoint.lifecycle.liveness import RESTORE_MARK
 from airflow_provider_checkpoint.model import ArtifactKind, Depth
+from airflow_provider_checkpoint.reports.positions import stands
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,6 +90,8 @@ class Fork:
     at: datetime
     start: str | None
     """The checkpoint it goes on after; None for a start from nothing."""
+    kept: bool
+    """Whether that checkpoint is still here."""
     owner: str
     reason: str
     left_behind: int
@@ -101,13 +103,17 @@ class Offset:
 
     source: str
     partition: str
-    offset: int
+    text: str
+    offset: int | None
+    """None: it is no number."""
     since_previous: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
     value: int
+    at: datetime | None
+    """The time that it means; None if its unit cannot be told."""
     lag: timedelta | None
     """How far it was behind the clock when the checkpoint was made; None if its unit cannot be told."""
 
@@ -127,6 +133,8 @@ class Incident:
     kind: Kind
     point: str | None
     """The checkpoint that it happened to."""
+    kept: bool
+    """Whether that checkpoint is still here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,8 @@ class Summary:
     fresh: Fresh
     age: timedelta | None
     """Of the newest checkpoint that nothing speaks against; None if there is none."""
+    usable: Point | None
+    """That one."""
     newest: Point | None
     """On the current history, whatever its state."""
     proven: Point | None
@@ -176,7 +186,7 @@ def view(facts: Facts, windows: Windows) -> PipelineView:
         windows=windows,
         summary=_summary(facts, points, forks, windows),
         points=points,
-        trash=tuple(_trashed(entry) for entry in store.trash if entry.purged is None),
+        trash=tuple(_trashed(entry) for entry in _newest_first(store.trash) if entry.purged is None),
         forks=forks,
         timeline=store.lineage.current,
         offsets=tuple(_offsets(live)),
@@ -243,6 +253,10 @@ def _dated(points: Sequence[Point], now: datetime) -> list[Point]:
     return dated
 
 
+def _newest_first(trash: Iterable[TrashEntry]) -> list[TrashEntry]:
+    return sorted(trash, key=lambda entry: entry.trashed, reverse=True)
+
+
 def _trashed(entry: TrashEntry) -> Point:
     return Point(
         id=str(entry.checkpoint_id),
@@ -258,6 +272,7 @@ def _trashed(entry: TrashEntry) -> Point:
 
 
 def _forks(store: Survey) -> Iterable[Fork]:
+    here = {known.id for known in store.known}
     gone: set[CheckpointId] = set()
     for timeline in store.timelines:
         left = {
@@ -276,6 +291,7 @@ def _forks(store: Survey) -> Iterable[Fork]:
                 timeline=timeline.number,
                 at=timeline.created,
                 start=None if start is None else str(start),
+                kept=start in here,
                 owner=timeline.owner,
                 reason=timeline.reason,
                 left_behind=len(left),
@@ -288,16 +304,18 @@ def _offsets(live: Sequence[Checkpoint]) -> Iterable[Offset]:
     newest, previous = live[0], live[1] if len(live) > 1 else None
     for source, position in sorted(newest.sources.items()):
         before = previous.sources.get(source) if previous is not None else None
-        then = {} if before is None else offsets_of(before)
-        for partition, offset in sorted(offsets_of(position).items()):
-            since = offset - then[partition] if partition in then else None
-            yield Offset(source, partition, offset, since)
+        then = {} if before is None else {each.partition: each.number for each in stands(before)}
+        for each in stands(position):
+            earlier = then.get(each.partition)
+            since = None if each.number is None or earlier is None else each.number - earlier
+            yield Offset(source, each.partition, each.text, each.number, since)
 
 
 def _watermark(newest: Checkpoint) -> Watermark | None:
     if newest.watermark is None:
         return None
-    return Watermark(newest.watermark, _lag(newest.watermark, newest.created))
+    lag, at = _lag(newest.watermark, newest.created), time_of(newest.watermark, newest.created)
+    return Watermark(newest.watermark, at, lag)
 
 
 #: A watermark is believed to be a time if, in one of these units, it lies in the ten years before the checkpoint.
@@ -305,12 +323,18 @@ _PER_SECOND = (1_000, 1, 1_000_000)
 _OLDEST = timedelta(days=3653)
 
 
-def _lag(watermark: int, created: datetime) -> timedelta | None:
+def time_of(watermark: int, created: datetime) -> datetime | None:
+    """The time that a watermark of a checkpoint means."""
     for unit in _PER_SECOND:
         lag = created.timestamp() - watermark / unit
         if -86_400 <= lag <= _OLDEST.total_seconds():
-            return timedelta(seconds=max(0.0, lag))
+            return datetime.fromtimestamp(watermark / unit, UTC)
     return None
+
+
+def _lag(watermark: int, created: datetime) -> timedelta | None:
+    at = time_of(watermark, created)
+    return None if at is None else max(timedelta(0), created - at)
 
 
 # -- in one line -------------------------------------------------------------------------------------------------
@@ -324,6 +348,7 @@ def _summary(facts: Facts, points: Sequence[Point], forks: Sequence[Fork], windo
     return Summary(
         fresh=windows.judge(age),
         age=age,
+        usable=usable,
         newest=current[0] if current else None,
         proven=next((point for point in current if point.state is State.VALID), None),
         count=len(points),
@@ -346,11 +371,13 @@ def retained_bytes(checkpoints: Iterable[Checkpoint]) -> int:
 def _last_incident(points: Sequence[Point], forks: Sequence[Fork]) -> Incident | None:
     """The newest of what was found invalid and what was gone back for."""
     found = [
-        Incident(point.proof.proven if point.proof is not None else None, Kind.INVALID, point.id)
+        Incident(point.proof.proven if point.proof is not None else None, Kind.INVALID, point.id, kept=True)
         for point in points
         if point.state is State.INVALID
     ]
-    found += [Incident(fork.at, Kind.WENT_BACK if fork.start else Kind.FRESH_START, fork.start) for fork in forks]
+    found += [
+        Incident(fork.at, Kind.WENT_BACK if fork.start else Kind.FRESH_START, fork.start, fork.kept) for fork in forks
+    ]
     # What nobody has dated is still the case, so it counts as the newest.
     latest = datetime.max.replace(tzinfo=UTC)
     return max(found, key=lambda each: each.at or latest, default=None)

@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_checkpoint.lifecycle.records import Proof
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry
+from airflow_provider_checkpoint.model import CheckpointId, KafkaPartition, KafkaPosition, MysqlCdcPosition
 from airflow_provider_checkpoint.reports.checkpoint import Actions, Detail, Recovery, checkpoint_page
 from airflow_provider_checkpoint.reports.file import report
 from airflow_provider_checkpoint.reports.markup import document
@@ -126,3 +128,66 @@ def test_nobody_is_offered_to_go_back_to_an_invalid_checkpoint():
     page = Page.of(document("t", *checkpoint_page(detail, SiteLinks("../../", "lake", "o"), actions()), scripted=True))
     assert "is no point to go back to" in page.words
     assert page.tags.count("form") == 2
+
+
+def checkpoint_shown(made, detail) -> Page:
+    return Page.of(document("t", *checkpoint_page(detail, SiteLinks("../../", "lake", "o"), actions()), scripted=True))
+
+
+def test_a_source_without_numbers_is_not_told_to_stand_at_zero():
+    made = facts([checkpoint(1, hours=1, sources={"cdc": MysqlCdcPosition(gtid_set="3E11FA47:1-5")})])
+    detail = Detail(view(made, WINDOWS).points[0], made.store.checkpoints[0], None, NOW)
+    words = checkpoint_shown(made, detail).words
+    assert "3E11FA47:1-5" in words
+    assert "3E11FA47:1-5" in shown(made).words
+
+
+def test_thousands_of_partitions_make_no_endless_page():
+    many = KafkaPosition(partitions=tuple(KafkaPartition(topic="t", partition=n, offset=n) for n in range(5000)))
+    made = facts([checkpoint(1, hours=1, sources={"s": many})])
+    detail = Detail(view(made, WINDOWS).points[0], made.store.checkpoints[0], None, NOW)
+    for page in (shown(made), checkpoint_shown(made, detail)):
+        assert page.tags.count("tr") < 250
+        assert "and 4,900 more" in page.words
+
+
+def test_no_link_leads_to_a_checkpoint_that_is_gone():
+    made = facts([checkpoint(3, hours=1, parent=CheckpointId(2))], timelines=(fork(2, 1, 1),))
+    assert not any("id=1" in link for link in shown(made).links)
+    found = view(made, WINDOWS)
+    rows = [StoreRows("lake", "", (PipelineRow("orders", found.summary),))]
+    overviewed = Page.of(document("t", *overview(rows, now=NOW, nothing=""), scripted=True))
+    assert not any("id=1" in link for link in overviewed.links)
+    assert "went back to" in overviewed.words
+    detail = Detail(found.points[0], made.store.checkpoints[0], None, NOW)
+    assert not any("id=2" in link for link in checkpoint_shown(made, detail).links)
+
+
+@pytest.mark.parametrize("made", [facts([]), facts([checkpoint(1, hours=0.1)], invalid=(1,))])
+def test_a_pipeline_that_cannot_be_recovered_says_so_in_its_line(made):
+    rows = [StoreRows("lake", "", (PipelineRow("orders", view(made, WINDOWS).summary),))]
+    words = Page.of(document("t", *overview(rows, now=NOW, nothing=""), scripted=True)).words
+    assert "no recovery point" in words
+    assert "stale" not in words
+
+
+def test_a_checkpoint_from_the_future_is_not_simply_fresh():
+    assert "in the future" in shown(facts([checkpoint(1, hours=-24)])).words
+    assert "in the future" not in shown(facts([checkpoint(1, hours=-0.01)])).words
+
+
+def test_what_the_trash_takes_up_is_told():
+    entry = TrashEntry(
+        checkpoint_id=CheckpointId(7), trashed=NOW, by="a", run="r", reasons=(), keys=(), artifacts=(), size=2_500_000
+    )
+    assert "1 in the trash, 2.5 MB" in shown(facts([checkpoint(1, hours=1)], trash=(entry,))).words
+
+
+def test_pages_that_are_left_out_are_hinted_at():
+    made = facts([checkpoint(each, hours=1000 - each) for each in range(1, 1001)])
+    assert shown(made).words.count("\N{HORIZONTAL ELLIPSIS}") == 1
+    assert shown(made, Shown(page=10)).words.count("\N{HORIZONTAL ELLIPSIS}") == 2
+
+
+def test_an_empty_history_needs_no_legend():
+    assert "legend" not in shown(facts([])).attributes

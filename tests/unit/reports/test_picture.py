@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta, timezone
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -103,3 +104,36 @@ def test_bars_show_full_against_delta():
     }
     assert bars["full"] == pytest.approx([76 * 1000 / 1200] * 2, rel=0.01)
     assert bars["delta"] == pytest.approx([76 * 200 / 1200] * 2, rel=0.01)
+
+
+@pytest.mark.parametrize("edges", [("max",), ("min",), ("min", "max")])
+def test_the_ends_of_the_calendar_are_drawn_too(edges):
+    """What a manifest says of its time may be anything."""
+    points = [
+        checkpoint(number, hours=0, created=getattr(datetime, edge).replace(tzinfo=UTC))
+        for number, edge in enumerate(edges, 1)
+    ]
+    root = drawn(facts(points, timelines=(fork(2, 1, 1),)))
+    assert len(list(root.iter("a"))) == len(edges)
+
+
+def test_whoever_cannot_see_the_picture_reaches_the_marks_in_it():
+    """What is inside an image is hidden from a screen reader."""
+    assert drawn(facts([checkpoint(1, hours=1)])).get("role") == "group"
+
+
+def test_times_are_told_with_their_zone():
+    there = timezone(timedelta(hours=9))
+    made = facts([checkpoint(1, hours=0, created=(NOW - timedelta(hours=1)).astimezone(there)), checkpoint(2, hours=0)])
+    labels = [each.text for each in drawn(made).iter("text")]
+    assert "UTC" in labels
+    assert "11-15 11:00" in labels
+
+
+def test_the_number_of_a_group_is_read_though_one_in_it_is_pinned():
+    points = [checkpoint(each, hours=(100 - each) / 100) for each in range(1, 101)]
+    root = drawn(facts([checkpoint(0, hours=1000), *points], pins=(pin("keep", 50),)))
+    [ring] = [each.get("d") for each in root.iter("path") if each.get("class") == "pin"]
+    [number] = [each for each in root.iter("text") if each.text == "100"]
+    top, height = (float(word) for word in re.findall(r"M[0-9.]+ ([0-9.]+) l([0-9.]+)", ring)[0])
+    assert top + 2 * height < float(number.get("y")) - 8

@@ -8,7 +8,17 @@ import pytest
 
 from airflow_provider_checkpoint.lifecycle.pruning import foresee_prune
 from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
-from airflow_provider_checkpoint.model import Depth
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry
+from airflow_provider_checkpoint.model import (
+    CheckpointId,
+    Depth,
+    FilePosition,
+    GenericPosition,
+    KafkaPartition,
+    KafkaPosition,
+    MysqlCdcPosition,
+    PostgresCdcPosition,
+)
 from airflow_provider_checkpoint.reports.gather import gather
 from airflow_provider_checkpoint.reports.views import Fresh, Kind, State, Windows, going, view
 from tests.unit.cli import making
@@ -109,3 +119,45 @@ def test_the_preview_says_what_goes_now_what_later_and_what_stays(tmp_path):
     assert found == {timedelta(0): ["2", "1"], timedelta(days=1): ["5", "4", "3"]}
     again = foresee_prune(layout, policy, now=now, store=made.store)
     assert {each.now.keep for each in again.values()} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("position", "told"),
+    [
+        (PostgresCdcPosition(confirmed_flush_lsn="0/1234ABCD"), [("lsn", "0/1234ABCD")]),
+        (MysqlCdcPosition(gtid_set="3E11FA47:1-5"), [("gtid set", "3E11FA47:1-5")]),
+        (MysqlCdcPosition(binlog_file="bin.7", binlog_position=1234), [("bin.7", "1,234")]),
+        (FilePosition(path="/in/a", byte_offset=5), [("/in/a", "5")]),
+        (GenericPosition(offsets={"p0": "12345", "cursor": "eyJ2"}), [("cursor", "eyJ2"), ("p0", "12,345")]),
+        (GenericPosition(), []),
+        (
+            KafkaPosition(partitions=tuple(KafkaPartition(topic="t", partition=n, offset=n) for n in (10, 2))),
+            [("t-2", "2"), ("t-10", "10")],
+        ),
+    ],
+)
+def test_a_position_is_told_as_it_was_written(position, told):
+    made = facts([checkpoint(1, hours=1, sources={"s": position})])
+    assert [(each.partition, each.text) for each in view(made, WINDOWS).offsets] == told
+
+
+def test_the_watermark_is_told_as_a_time_if_it_is_one():
+    found = view(facts([checkpoint(1, hours=1)]), WINDOWS).watermark
+    assert found.at == NOW - timedelta(hours=1, minutes=5)
+    assert view(facts([checkpoint(1, hours=1, watermark=42)]), WINDOWS).watermark.at is None
+
+
+def test_the_trash_is_told_newest_first():
+    trash = tuple(
+        TrashEntry(
+            checkpoint_id=CheckpointId(number),
+            trashed=NOW - timedelta(hours=hours),
+            by="ada",
+            run="r",
+            reasons=(),
+            keys=(),
+            artifacts=(),
+        )
+        for number, hours in ((1, 2), (2, 1), (3, 3))
+    )
+    assert [each.id for each in view(facts([], trash=trash), WINDOWS).trash] == ["2", "1", "3"]
