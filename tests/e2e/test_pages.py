@@ -11,8 +11,11 @@ import pytest
 from playwright.sync_api import expect
 
 from airflow_provider_checkpoint.lifecycle.timelines import read_timelines
+from airflow_provider_checkpoint.reports.file import report
+from airflow_provider_checkpoint.reports.views import Windows
 from tests.e2e.browsing import DESKTOP, NARROW, Surfer, fits
 from tests.unit.cli import making
+from tests.unit.reports.facts_made import checkpoint, facts, hostile_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,6 +220,34 @@ def test_all_pages_fit_their_window_in_both_themes(airflow, pages, surfer, view,
             assert fits(page), name
             if width == "desktop" or theme == "dark":
                 surfer.shoot(page, f"{name}-{width}-{theme}")
+
+
+@pytest.mark.parametrize("view", [DESKTOP, NARROW], ids=["desktop", "narrow"])
+def test_names_without_end_make_no_page_wider_than_its_window(browser, tmp_path, view):
+    text = "x" * 2000
+    made = hostile_facts(text)
+    path = tmp_path / "report.html"
+    path.write_text(report(made, title=text, windows=Windows()))
+    context = browser.new_context(viewport=view)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    for folded in page.locator("summary").all():
+        folded.click()
+    assert fits(page)
+    context.close()
+
+
+def test_a_narrow_window_shows_the_newest_end_of_the_picture_first(browser, tmp_path):
+    path = tmp_path / "report.html"
+    made = facts([checkpoint(number, hours=50 - number) for number in range(1, 50)])
+    path.write_text(report(made, title="orders", windows=Windows()))
+    context = browser.new_context(viewport=NARROW)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    seen = "[...document.querySelectorAll('svg.picture a')].map(each => each.getBoundingClientRect().right)"
+    places = page.evaluate(seen)
+    assert min(places) < 0 < max(places) <= NARROW["width"]
+    context.close()
 
 
 def test_the_page_follows_the_theme_that_airflow_shows(airflow, pages, surfer):
