@@ -11,6 +11,7 @@ A recovery is started by Airflow's own API, with the rights that Airflow asks fo
 """
 # Annotations are evaluated here and now: FastAPI reads those that name the dependencies handed in.
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from fastapi import Depends, FastAPI, HTTPException, Query, Request, status
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.responses import Response
@@ -86,7 +88,7 @@ def _add_pages(app: FastAPI, rights: Rights, desk: Desk) -> None:
 
     @app.get("/")
     async def pipelines(user: User) -> HTMLResponse:
-        return page(shell.pipelines(await desk.all_stores(user), now=datetime.now(UTC)))
+        return await _made(shell.pipelines, await desk.all_stores(user), now=datetime.now(UTC))
 
     @app.get("/store/{connection_id}", dependencies=may_read)
     async def pipeline(
@@ -98,7 +100,7 @@ def _add_pages(app: FastAPI, rights: Rights, desk: Desk) -> None:
     ) -> HTMLResponse:
         looked = await desk.pipeline(connection_id, pipeline)
         shown = Shown(page=number, window=None if first is None or last is None else (first, last))
-        return page(shell.pipeline(looked, base=_STORE, connection=connection_id, name=pipeline, shown=shown))
+        return await _made(shell.pipeline, looked, base=_STORE, connection=connection_id, name=pipeline, shown=shown)
 
     @app.get("/store/{connection_id}/checkpoint", dependencies=may_read)
     async def checkpoint(
@@ -109,7 +111,7 @@ def _add_pages(app: FastAPI, rights: Rights, desk: Desk) -> None:
     ) -> HTMLResponse:
         detail = await desk.checkpoint(connection_id, pipeline, checkpoint)
         actions = await desk.actions(user, connection_id, pipeline, base=_CHECKPOINT)
-        return page(shell.checkpoint(detail, actions, base=_CHECKPOINT))
+        return await _made(shell.checkpoint, detail, actions, base=_CHECKPOINT)
 
 
 def _add_tabs(app: FastAPI, rights: Rights, desk: Desk) -> None:
@@ -121,7 +123,7 @@ def _add_tabs(app: FastAPI, rights: Rights, desk: Desk) -> None:
         if used is None:
             raise HTTPException(status.HTTP_404_NOT_FOUND, f"There is no DAG {dag_id}.")
         rows = await desk.rows(user, used)
-        return page(shell.of_tasks(rows, used, "DAG", now=datetime.now(UTC), base=_DAG))
+        return await _made(shell.of_tasks, rows, used, "DAG", now=datetime.now(UTC), base=_DAG)
 
     @app.get("/dag/{dag_id}/run/{run_id}", dependencies=[Depends(rights.reads_dag), Depends(rights.reads_run)])
     async def of_run(dag_id: str, run_id: str, user: User) -> HTMLResponse:
@@ -129,7 +131,7 @@ def _add_tabs(app: FastAPI, rights: Rights, desk: Desk) -> None:
         if used is None:
             raise HTTPException(status.HTTP_404_NOT_FOUND, f"There is no run {run_id} of {dag_id}.")
         rows = await desk.rows(user, used)
-        return page(shell.of_tasks(rows, used, "run", now=datetime.now(UTC), base=_RUN))
+        return await _made(shell.of_tasks, rows, used, "run", now=datetime.now(UTC), base=_RUN)
 
 
 def _add_changes(app: FastAPI, rights: Rights, desk: Desk) -> None:
@@ -163,6 +165,11 @@ def _add_changes(app: FastAPI, rights: Rights, desk: Desk) -> None:
         except SlowStoreError:
             return _still_at_work()
         return JSONResponse({"message": f"Pinned as {wanted.name}."})
+
+
+async def _made(make: Callable[..., str], *arguments: Any, **more: Any) -> HTMLResponse:
+    """A page, made beside the loop: that of many checkpoints takes a while."""
+    return page(await run_in_threadpool(make, *arguments, **more))
 
 
 def _still_at_work() -> JSONResponse:

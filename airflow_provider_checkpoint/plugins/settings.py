@@ -35,12 +35,19 @@ class PageSettings:
     def from_airflow(cls) -> PageSettings:
         usual = cls()
         return cls(
-            windows=Windows(_span("freshness_warn", usual.windows.warn), _span("freshness_fail", usual.windows.fail)),
+            windows=_windows(usual.windows),
             policy=_policy(),
             cache_seconds=conf.getfloat(SECTION, "page_cache_seconds", fallback=usual.cache_seconds),
             store_timeout=conf.getfloat(SECTION, "store_timeout_seconds", fallback=usual.store_timeout),
             recovery_dag=conf.get(SECTION, "recovery_dag_id", fallback=usual.recovery_dag),
         )
+
+
+def _windows(usual: Windows) -> Windows:
+    windows = Windows(_span("freshness_warn", usual.warn), _span("freshness_fail", usual.fail))
+    if windows.fail < windows.warn:
+        raise ConfigurationError("it comes before freshness_warn", subject=f"[{SECTION}] freshness_fail")
+    return windows
 
 
 def _span(name: str, usual: timedelta) -> timedelta:

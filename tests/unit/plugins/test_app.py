@@ -504,3 +504,23 @@ def test_a_checkpoint_is_told_to_be_slow_as_soon_as_its_pipeline_is(client, lake
 )
 def test_no_name_of_a_pipeline_leads_elsewhere(client, lake, name):
     assert client().get(f"/store/lake?pipeline={quote(name, safe='')}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "maker"),
+    [("/", "pipelines"), (PIPELINE, "pipeline"), (POINT, "checkpoint"), ("/dag/some", "of_tasks")],
+)
+def test_pages_are_made_beside_the_loop(client, lake, monkeypatch, path, maker):
+    """That of twenty thousand checkpoints takes a third of a second, in which nobody else would be served."""
+    from airflow_provider_checkpoint.plugins import shell
+
+    real, threads = getattr(shell, maker), []
+
+    def make(*arguments, **more):
+        threads.append(threading.current_thread())
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(shell, maker, make)
+    assert client().get(path).status_code == 200
+    [thread] = threads
+    assert thread is not threading.main_thread()

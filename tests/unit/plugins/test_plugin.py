@@ -113,3 +113,10 @@ def test_a_number_that_cannot_be_sent_fails_no_task(recorder, caplog, monkeypatc
     with caplog.at_level(logging.WARNING):
         metrics.gauge("freshness_seconds", 1, pipeline="orders", connection="lake")
     assert "could not be sent" in caplog.text
+
+
+def test_windows_of_freshness_in_the_wrong_order_are_refused(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CHECKPOINT__FRESHNESS_WARN", "6h")
+    monkeypatch.setenv("AIRFLOW__CHECKPOINT__FRESHNESS_FAIL", "1h")
+    with pytest.raises(ConfigurationError, match="freshness_fail"):
+        PageSettings.from_airflow()
