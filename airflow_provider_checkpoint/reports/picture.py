@@ -343,4 +343,4 @@ def _shape_of_time(length: timedelta) -> str:
     """How times are written such that five of them along this length differ."""
     if length > timedelta(days=5):
         return "%Y-%m-%d"
-    return "%m-%d %H:%M" if length > timedelta(minutes=10) else "%H:%M:%S"
+    return "%m-%d %H:%M" if length > timedelta(minutes=10) else "%m-%d %H:%M:%S"

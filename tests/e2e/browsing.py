@@ -8,12 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from playwright.sync_api import expect
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Page
 
     from tests.e2e.stage import LocalAirflow
+
+# Pages of Airflow's own take more than the usual five seconds on a busy machine.
+expect.set_options(timeout=60_000)
 
 DESKTOP = {"width": 1280, "height": 900}
 NARROW = {"width": 390, "height": 800}

@@ -216,7 +216,9 @@ def test_all_pages_fit_their_window_in_both_themes(airflow, pages, surfer, view,
             ("thousand", f"{STORE}?pipeline=many"),
         ):
             page.goto(f"{airflow.url}{path}")
+            # A page that waits for a store looks again by itself.
             expect(page.get_by_role("heading").first).not_to_contain_text("does not answer")
+            expect(page.locator("main")).not_to_contain_text("slow or dead")
             assert fits(page), name
             if width == "desktop" or theme == "dark":
                 surfer.shoot(page, f"{name}-{width}-{theme}")
