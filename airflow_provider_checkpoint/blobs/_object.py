@@ -6,6 +6,7 @@ answered key by key, and errors say what to do (``_object_errors``).
 
 from __future__ import annotations
 
+import operator
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -265,10 +266,8 @@ class ObjectBlobs(BlobStore):
         offset = f"{prefix}{start}/ "
         seen: set[str] = set()
         while True:
-            page = next(iter(obstore.list(self._store, folder or None, offset=offset, chunk_size=_LIST_CHUNK)), [])
-            keys = [meta["path"] for meta in page]
-            if keys != sorted(keys):
-                # Directory buckets do not sort: there is no place to begin at, and none to skip to.
+            keys = self._keys_behind(folder, offset)
+            if keys is None:
                 yield from names_from(start, set(self.folders(folder)) - seen)
                 return
             for key in keys:
@@ -280,6 +279,20 @@ class ObjectBlobs(BlobStore):
                 return
             name, slash, _ = keys[-1][len(prefix) :].partition("/")
             offset = f"{prefix}{name}/{_HIGHEST}" if slash else keys[-1]
+
+    def _keys_behind(self, folder: str, offset: str) -> Sequence[str] | None:
+        """A page of keys in ascending order, all behind a certain one; None if the server does not list like that.
+
+        Directory buckets do not sort and know no place to begin at, and some servers do not look at the one they are
+        told: without a check, whoever skips from page to page would be given the first page for ever.
+        """
+        try:
+            page = next(iter(obstore.list(self._store, folder or None, offset=offset, chunk_size=_LIST_CHUNK)), [])
+        except BaseError:
+            # If it is not this way of asking but the store, the plain listing fails as well, and says why.
+            return None
+        keys = [meta["path"] for meta in page]
+        return keys if all(map(operator.lt, [offset, *keys], keys)) else None
 
     # -- delete --------------------------------------------------------------------------------------------------
 

@@ -121,3 +121,11 @@ def test_a_folder_of_a_store_lists_the_same_objects_under_their_names_in_it():
     (outside,) = store.list("pipeline")
     assert inside.key == "a"
     assert (inside.size, inside.modified, inside.version) == (outside.size, outside.modified, outside.version)
+
+
+def test_folders_from_a_name_on_take_one_request_however_many_come_before(watched: BlobStore, proxy: Proxy):
+    for number in range(20):
+        watched.replace(f"{number:02}/object", b"1")
+    proxy.requests.clear()
+    assert list(watched.folders(start="18")) == ["18", "19"]
+    assert len(proxy.requests) == 1
