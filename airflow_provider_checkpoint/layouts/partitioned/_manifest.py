@@ -18,7 +18,7 @@ from pydantic import (
     Strict,
     model_serializer,
 )
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 from airflow_provider_checkpoint.exceptions import CorruptManifestError
 from airflow_provider_checkpoint.layouts._fields import I64, U16, U32, U64, ByName, Names, Text
@@ -186,7 +186,11 @@ def with_sinks(
         return None
     changed = values | after.model_dump(mode="json", include=set(sinks))
     known = {key: changed.pop(key) for key in _KEYS if key in changed}
-    return _dump(known | changed)
+    try:
+        return _dump(known | changed)
+    except PydanticSerializationError:
+        # All else that it does not write was refused when the manifest was read.
+        raise CorruptManifestError("nested too deeply", subject=subject) from None
 
 
 def _dump(values: dict[str, Any]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -112,6 +113,28 @@ def test_an_update_that_changes_nothing_writes_nothing():
     layout.update_statuses(M1_ID, {})
     assert blobs.read(KEY) == after_first
     assert [verb for verb, _ in blobs.mutations] == ["create", "replace"]
+
+
+def test_keys_of_a_newer_writer_survive_an_update_with_their_values():
+    theirs = {
+        "rate": 1e-07,
+        "big": 2**70,
+        "text": "\x00\u2028\u00fc\U0010ffff",
+        "nothing": {"a": [], "b": {}, "c": None},
+    }
+    blobs = MemoryBlobs()
+    blobs.create(KEY, json.dumps(json.loads(M1) | theirs).encode())
+    PartitionedLayout(blobs).update_statuses(M1_ID, {"out": COMMITTED})
+    assert {name: json.loads(blobs.read(KEY))[name] for name in theirs} == theirs
+
+
+def test_a_key_too_deep_to_be_written_again_is_told_and_nothing_changes():
+    blobs = MemoryBlobs()
+    before = M1.rstrip()[:-1] + b', "theirs": ' + b"[" * 400 + b"]" * 400 + b"}"
+    blobs.create(KEY, before)
+    with pytest.raises(CorruptManifestError, match="nested too deeply"):
+        PartitionedLayout(blobs).update_statuses(M1_ID, {"out": COMMITTED})
+    assert blobs.read(KEY) == before
 
 
 def test_updates_of_different_sinks_at_once_are_all_kept(layout):
