@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 #: Folders beside the checkpoints, the same in every layout, where the lifecycle keeps its records.
 HOUSEKEEPING = frozenset({"audit", "decisions", "ledger", "pins", "timelines", "trash"})
 
+#: What to do about a checkpoint that is not there.
+NOT_THERE = (
+    "It was never committed, or has been removed; list --trash shows what there is and what undelete brings back."
+)
+
 
 class Role(StrEnum):
     """What an object's name says it is."""

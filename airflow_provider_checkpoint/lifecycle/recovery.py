@@ -17,6 +17,7 @@ from airflow_provider_checkpoint.exceptions import (
     NoRecoveryPointError,
     StoreUnavailableError,
 )
+from airflow_provider_checkpoint.layouts._protocol import NOT_THERE
 from airflow_provider_checkpoint.lifecycle.distance import offset_of, offsets_of, replay_distance
 from airflow_provider_checkpoint.lifecycle.facts import decided, look_at, unsettled_sinks
 from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, SinkAction, SkipCode, Skipped
@@ -292,6 +293,8 @@ class _Search:
             if distance is not None:
                 raise self._none(distance)
             return self._plan(checkpoint, head, commit_again)
+        if wish.exact and wish.checkpoint_id not in {skipped.checkpoint_id for skipped in self._skipped}:
+            raise self._not_there()
         if wish.fresh_start_ok:
             return self._plan(None, self._newer[0] if self._newer else None, [])
         raise self._none(f"checkpoint {wish.checkpoint_id} is not usable" if wish.exact else "no checkpoint fits")
@@ -320,7 +323,7 @@ class _Search:
             down_to_it.append(each)
             if each == self._wish.checkpoint_id:
                 return down_to_it
-        raise self._none(f"there is no checkpoint {self._wish.checkpoint_id}")
+        raise self._not_there()
 
     def _resolve_pin(self, wish: Wish) -> Wish:
         if wish.strategy is not Strategy.PIN:
@@ -388,14 +391,22 @@ class _Search:
             warnings=tuple(warnings),
         )
 
-    def _none(self, why: str) -> NoRecoveryPointError:
-        shown = [f"{skipped.checkpoint_id}: {skipped.reason}" for skipped in self._skipped[:10]]
-        if len(self._skipped) > 10:
-            shown.append(f"and {len(self._skipped) - 10} more")
+    def _not_there(self) -> NoRecoveryPointError:
+        return self._none(f"there is no checkpoint {self._wish.checkpoint_id}", NOT_THERE)
+
+    def _none(
+        self, why: str, empty: str = "The store holds no checkpoint. A fresh start must be asked for."
+    ) -> NoRecoveryPointError:
+        # Of one certain checkpoint, only what is wrong with itself is of interest.
+        only = self._wish.checkpoint_id if self._wish.exact else None
+        telling = [skipped for skipped in self._skipped if only in (None, skipped.checkpoint_id)]
+        shown = [f"{skipped.checkpoint_id}: {skipped.reason}" for skipped in telling[:10]]
+        if len(telling) > 10:
+            shown.append(f"and {len(telling) - 10} more")
         error = NoRecoveryPointError(
             f"no recovery point: {why}",
             subject=self._layout.blobs.uri,
-            hint="; ".join(shown) if shown else "The store holds no checkpoint. A fresh start must be asked for.",
+            hint="; ".join(shown) or empty,
         )
         error.skipped = tuple(self._skipped)
         return error

@@ -95,7 +95,8 @@ def _tell_none(layout: Layout, wish: Wish, error: NoRecoveryPointError, console:
         console.complain(error)
         console.document(_none_document(layout, wish, error))
         return
-    if error.skipped:
+    # Who wants one certain checkpoint is told what is wrong with that one, and not that the others are others.
+    if error.skipped and not wish.exact:
         _show_skipped(error.skipped, console)
         # The hint repeats the first of them; they stand above.
         error = NoRecoveryPointError(

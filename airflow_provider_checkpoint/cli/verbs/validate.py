@@ -9,6 +9,7 @@ from airflow_provider_checkpoint.cli.console import Column, Row
 from airflow_provider_checkpoint.cli.progress import watching
 from airflow_provider_checkpoint.cli.text import counted
 from airflow_provider_checkpoint.exceptions import CheckpointNotFoundError, ConfigurationError
+from airflow_provider_checkpoint.layouts._protocol import NOT_THERE
 from airflow_provider_checkpoint.lifecycle.records import read_ledger
 from airflow_provider_checkpoint.lifecycle.spans import format_size
 from airflow_provider_checkpoint.lifecycle.validation import (
@@ -82,7 +83,7 @@ def _named(layout: Layout, words: Sequence[str], candidates: Sequence[Checkpoint
     for checkpoint_id in ids:
         if checkpoint_id not in candidates:
             raise CheckpointNotFoundError(
-                f"there is no checkpoint {checkpoint_id}", subject=layout.blobs.uri, hint="list shows which there are."
+                f"there is no checkpoint {checkpoint_id}", subject=layout.blobs.uri, hint=NOT_THERE
             )
     return ids
 

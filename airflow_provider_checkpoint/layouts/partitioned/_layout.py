@@ -17,7 +17,15 @@ from airflow_provider_checkpoint.exceptions import (
 )
 from airflow_provider_checkpoint.layouts._checks import artifact_check
 from airflow_provider_checkpoint.layouts._json import MAX_MANIFEST_BYTES, parse_object, read_object
-from airflow_provider_checkpoint.layouts._protocol import HOUSEKEEPING, Check, Examination, Layout, Named, Role
+from airflow_provider_checkpoint.layouts._protocol import (
+    HOUSEKEEPING,
+    NOT_THERE,
+    Check,
+    Examination,
+    Layout,
+    Named,
+    Role,
+)
 from airflow_provider_checkpoint.layouts._swap import swap, swapping
 from airflow_provider_checkpoint.layouts._uuid7 import Uuid7, uuid7
 from airflow_provider_checkpoint.layouts.partitioned import _paths, _pointer
@@ -198,7 +206,7 @@ class PartitionedLayout(Layout):
         return CheckpointNotFoundError(
             f"checkpoint {checkpoint_id} has no manifest",
             subject=self.blobs.uri,
-            hint="It was never committed, or has been removed. List the checkpoints to see which exist.",
+            hint=NOT_THERE,
         )
 
     # -- artifacts -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from airflow_provider_checkpoint.exceptions import (
     CorruptManifestError,
 )
 from airflow_provider_checkpoint.layouts._json import parse_model, read_object
-from airflow_provider_checkpoint.layouts._protocol import Check, Examination, Layout, Named
+from airflow_provider_checkpoint.layouts._protocol import NOT_THERE, Check, Examination, Layout, Named
 from airflow_provider_checkpoint.layouts.sidecar import _names as names
 from airflow_provider_checkpoint.layouts.sidecar._checksum import checksum_issues
 from airflow_provider_checkpoint.layouts.sidecar._listing import list_manifests
@@ -181,7 +181,7 @@ class SidecarReader(Layout):
         raise CheckpointNotFoundError(
             f"no checkpoint {number}",
             subject=self.blobs.uri,
-            hint="It was never committed, or has been removed. List what is there.",
+            hint=NOT_THERE,
         )
 
     def _load(self, number: int) -> Found:

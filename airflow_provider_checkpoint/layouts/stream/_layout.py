@@ -14,7 +14,15 @@ from airflow_provider_checkpoint.exceptions import (
     CorruptManifestError,
 )
 from airflow_provider_checkpoint.layouts._checks import artifact_check
-from airflow_provider_checkpoint.layouts._protocol import HOUSEKEEPING, Check, Examination, Layout, Named, Role
+from airflow_provider_checkpoint.layouts._protocol import (
+    HOUSEKEEPING,
+    NOT_THERE,
+    Check,
+    Examination,
+    Layout,
+    Named,
+    Role,
+)
 from airflow_provider_checkpoint.layouts.stream._codec import MAX_U64
 from airflow_provider_checkpoint.layouts.stream._names import digest_key, parse_key, parse_state_key, state_key
 from airflow_provider_checkpoint.layouts.stream._proof import (
@@ -220,5 +228,5 @@ class StreamLayout(Layout):
         return CheckpointNotFoundError(
             f"no checkpoint {sequence}",
             subject=self.blobs.uri,
-            hint="It was never saved, or has been removed. List what is there.",
+            hint=NOT_THERE,
         )

@@ -221,6 +221,26 @@ def test_a_named_checkpoint_that_is_damaged_is_not_replaced_by_another(told: Tin
     assert skipped(caught.value) == [(5, SkipCode.UNWANTED), (4, SkipCode.UNWANTED), (3, SkipCode.INVALID)]
 
 
+def test_why_a_named_checkpoint_is_not_usable_is_told_however_many_newer_ones_there_are(layout: TinyLayout):
+    for number in range(1, 21):
+        layout.save(number)
+    spoil(layout.blobs, artifact_key(3, "state"))
+    with pytest.raises(NoRecoveryPointError) as caught:
+        go(layout, strategy=Strategy.ID, checkpoint_id=CheckpointId(3))
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("3: ")
+    assert "not the one asked for" not in caught.value.hint
+
+
+@pytest.mark.parametrize("fresh_start_ok", [False, True])
+def test_a_named_checkpoint_that_is_not_there_is_not_told_as_an_empty_store(told: TinyLayout, fresh_start_ok: bool):
+    with pytest.raises(NoRecoveryPointError, match="there is no checkpoint 9") as caught:
+        go(told, strategy=Strategy.ID, checkpoint_id=CheckpointId(9), fresh_start_ok=fresh_start_ok)
+    assert caught.value.hint is not None
+    assert "holds no checkpoint" not in caught.value.hint
+    assert "undelete" in caught.value.hint
+
+
 # -- sinks -------------------------------------------------------------------------------------------------------
 
 
