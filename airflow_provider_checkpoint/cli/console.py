@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _GAP = 2
 #: Where nobody looks at columns, such as in a pipe, a row stays on its line.
 _ENDLESS = 10_000
+#: How far a column is narrowed that may go over several lines.
+_NARROWEST = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class Console:
         ]
         columns = [columns[index] for index in shown]
         lines = [(row.style, [_lines(row.cells[index]) for index in shown]) for row in rows]
-        if any(column.title for column in columns):
+        titled = any(column.title for column in columns)
+        if titled:
             lines.insert(0, ("bold", [[column.title] for column in columns]))
         widths = [
             max((cell_len(text) for _, cells in lines for text in cells[index]), default=0)
@@ -108,6 +111,8 @@ class Console:
         ]
         if sum(widths) + _GAP * (len(widths) - 1) <= self._out.width:
             self._print(_aligned(columns, widths, lines))
+        elif titled and _least_width(columns, widths) > self._out.width:
+            self._print(_stacked(columns, lines[1:]))
         else:
             self._print(_folded(columns, lines))
 
@@ -177,6 +182,30 @@ def _folded(columns: Sequence[Column], lines: Iterable[_Line]) -> Table:
     for style, cells in lines:
         table.add_row(*(Text("\n".join(cell)) for cell in cells), style=style)
     return table
+
+
+def _least_width(columns: Sequence[Column], widths: Sequence[int]) -> int:
+    """What a folded table needs: below that, columns would be cut off or hold a few letters to the line."""
+    needed = (width if column.whole else min(width, _NARROWEST) for column, width in zip(columns, widths, strict=True))
+    return sum(needed) + len(columns) - 1
+
+
+def _stacked(columns: Sequence[Column], lines: Iterable[_Line]) -> Text:
+    """A table for a screen that is narrower still: each cell has its own line, and nothing is lost."""
+    indent = max(cell_len(column.title) for column in columns) + _GAP
+    text = Text()
+    for style, cells in lines:
+        text.append("\n\n" if text else "")
+        shown = [(column.title, cell) for column, cell in zip(columns, cells, strict=True) if any(cell)]
+        text.append(
+            "\n".join(
+                f"{title if not index else '':<{indent}}{part}"
+                for title, cell in shown
+                for index, part in enumerate(cell)
+            ),
+            style,
+        )
+    return text
 
 
 class _Rich(RichConsole):

@@ -36,6 +36,34 @@ def test_on_a_narrow_screen_long_cells_are_folded_and_nothing_is_lost(monkeypatc
     assert "0123456789" in lines[1]
 
 
+def test_on_a_screen_too_narrow_for_columns_each_cell_has_its_line(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    made, out = console()
+    columns = (Column("ID", whole=True), Column("SIZE", right=True, whole=True), Column("PROVEN"), Column("PINS"))
+    made.table(columns, [Row(("0123456789", "1.0 kB", "presence 7s ago", "")), Row(("1", "2 B", "never", ["a", "b"]))])
+    assert out.getvalue().splitlines() == [
+        "ID      0123456789",
+        "SIZE    1.0 kB",
+        "PROVEN  presence 7s ago",
+        "",
+        "ID      1",
+        "SIZE    2 B",
+        "PROVEN  never",
+        "PINS    a",
+        "        b",
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 50, 60])
+def test_nothing_of_a_list_is_lost_on_a_narrow_screen(run, tmp_path, monkeypatch, columns):
+    ids = [str(checkpoint_id) for checkpoint_id in partitioned_store(tmp_path).candidates()]
+    run("validate", tmp_path)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = run("list", tmp_path).out
+    for word in (*ids, "presence", "committed", "EPOCH", "PROVEN", "TIMELINE", "SINKS"):
+        assert word in shown
+
+
 def test_a_column_without_content_is_left_out_only_if_it_is_optional():
     made, out = console()
     made.table((Column("A"), Column("B", optional=True), Column("C")), [Row(("1", "", "")), Row(("2", "", ""))])
