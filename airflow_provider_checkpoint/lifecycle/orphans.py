@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _EXAMPLES = 5
 _BATCH = 5_000
 _PARTS = 64
+_NO_ARTIFACT = {Role.HOUSEKEEPING: "a record of the lifecycle"}
 
 #: One object of a listing that waits on disk: key, size, time, version, and whether its name is that of an artifact.
 _Listed: TypeAlias = "tuple[str, int, datetime | None, str | None, bool]"
@@ -111,7 +112,7 @@ def judge(
     elif named.role is Role.UNKNOWN:
         return OrphanDecision.SKIP_UNKNOWN, "not a name of this layout"
     elif named.role is not Role.ARTIFACT:
-        return OrphanDecision.KEEP_ACTIVE, f"a {named.role}"
+        return OrphanDecision.KEEP_ACTIVE, _NO_ARTIFACT.get(named.role, f"a {named.role}")
     else:
         active = _active(named, key, evidence)
         if active is not None:

@@ -68,13 +68,19 @@ def show_some(console: Console, columns: Sequence[Column], rows: Sequence[Row]) 
         console.line(f"... and {len(rows) - _SHOWN:,} more (--json has all)")
 
 
-def tell_outcome(console: Console, applied: Applied, *, would: str, done: Callable[[int, str], str]) -> None:
+def tell_outcome(
+    console: Console, applied: Applied, *, would: str, done: Callable[[int, str], str], idle: str | None = None
+) -> None:
     """The last lines: what would happen, or what has happened and what has not.
 
     :param done: words for how many items were done and how much they hold.
+    :param idle: words for a plan in which nothing happens; None for every other.
     """
     if applied.error is not None:
         console.complain(applied.error)
+        return
+    if idle is not None:
+        console.line(idle, "bold")
         return
     if applied.report is None:
         console.line(f"{would} Nothing was changed: this is a dry run. Add --yes to do it.", "bold")

@@ -54,7 +54,11 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
         show(plan, console)
         would = f"{counted(len(plan.deletions), 'object')} would be removed, {format_size(plan.bytes)}."
         tell_outcome(
-            console, applied, would=would, done=lambda number, freed: f"{counted(number, 'object')} removed, {freed}."
+            console,
+            applied,
+            would=would,
+            done=lambda number, freed: f"{counted(number, 'object')} removed, {freed}.",
+            idle=None if plan.deletions else "Nothing to remove: there is no orphan.",
         )
     return applied.exit_code
 

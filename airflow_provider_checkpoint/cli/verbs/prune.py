@@ -42,7 +42,10 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
         show(plan, console)
         going = f"{len(plan.removed):,} of {counted(len(plan.items), 'checkpoint')}"
         would = f"{going} would go to the trash; a sweep would then free {format_size(plan.bytes)}."
-        tell_outcome(console, applied, would=would, done=_done)
+        idle = (
+            None if plan.removed else f"Nothing to prune: {counted(len(plan.items), 'checkpoint')}, all of them kept."
+        )
+        tell_outcome(console, applied, would=would, done=_done, idle=idle)
     return applied.exit_code
 
 

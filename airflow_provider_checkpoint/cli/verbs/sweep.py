@@ -31,7 +31,7 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
         console.document(plan_document(plan, applied))
         return applied.exit_code
     show(plan, console)
-    if not plan.expired:
+    if not plan.expired and applied.error is None:
         return applied.exit_code
     would = (
         f"{counted(len(plan.expired), 'checkpoint')} with {counted(len(plan.items), 'object')} would leave for good,"

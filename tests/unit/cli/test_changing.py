@@ -65,6 +65,33 @@ def test_without_yes_nothing_is_changed_and_the_plan_says_so(run, pruned, words)
     assert everything_in(pruned) == before
 
 
+@pytest.mark.parametrize("words", [["prune", "--keep-last", "9"], ["sweep"], ["orphans"]], ids=" ".join)
+@pytest.mark.parametrize("yes", [[], ["--yes"]], ids=["dry-run", "yes"])
+def test_where_nothing_would_go_nothing_is_asked_for_or_promised(run, store, words, yes):
+    verb, *rest = words
+    told = run(verb, store, *rest, *yes)
+    assert told.code == 0
+    assert "Nothing to" in told.out
+    assert not any(word in told.out for word in ("--yes", "undelete", "0 B", "dry run"))
+
+
+@pytest.mark.parametrize("make", [sidecar_store, partitioned_store, stream_store], ids=lambda make: make.__name__)
+def test_asking_for_a_checkpoint_in_the_trash_tells_the_way_out(run, tmp_path, make):
+    where = tmp_path, *(["--pipeline", "orders"] if make is stream_store else [])
+    make(tmp_path)
+    assert run("prune", *where, "--keep-last", 1, "--yes").code == 0
+    wanted = run("list", *where, "--trash", "--json").document["trash"][0]["checkpoint_id"]
+    for words in (
+        ["pin", *where, wanted, "--name", "gold", "--reason", "audit"],
+        ["restore", *where, wanted],
+        ["recover", *where, "--id", wanted],
+    ):
+        told = run(*words)
+        assert told.code == (1 if words[0] == "recover" else 2)
+        assert "undelete" in told.err, (words, told)
+        assert "holds no checkpoint" not in told.err
+
+
 @pytest.mark.parametrize("verb", ["prune", "sweep", "orphans", "restore"])
 def test_yes_and_dry_run_contradict_each_other(run, store, verb):
     words = {"prune": ["--keep-last", 1], "restore": [3]}.get(verb, [])
@@ -104,7 +131,7 @@ def test_prune_moves_to_the_trash_and_answers_for_each(run, store):
     assert ids(run, store) == [5, 4]
     again = run("prune", store, "--keep-last", 2, "--yes")
     assert again.code == 0
-    assert "0 checkpoints moved to the trash" in again.out
+    assert "Nothing to prune" in again.out
 
 
 @pytest.mark.parametrize(
