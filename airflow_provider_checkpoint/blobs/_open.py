@@ -6,6 +6,7 @@ import os
 from datetime import timedelta
 from importlib import import_module
 from inspect import signature
+from socket import gaierror
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -18,7 +19,7 @@ from airflow_provider_checkpoint.blobs._memory import MemoryBlobs
 from airflow_provider_checkpoint.blobs._options import StoreOptions
 from airflow_provider_checkpoint.blobs._protocol import check_folder
 from airflow_provider_checkpoint.blobs._shown import first_line, shown_address
-from airflow_provider_checkpoint.exceptions import ConfigurationError
+from airflow_provider_checkpoint.exceptions import ConfigurationError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -265,6 +266,13 @@ def _open_fsspec(uri: str, scheme: str, options: StoreOptions) -> BlobStore:
     except ImportError as error:
         raise ConfigurationError(
             f"the filesystem for {scheme!r} is not installed", subject=shown_address(uri), hint=first_line(error)
+        ) from error
+    except (ConnectionError, TimeoutError, gaierror) as error:
+        # Some connect as soon as they are made.
+        raise StoreUnavailableError(
+            "the store did not answer",
+            subject=shown_address(uri),
+            hint=f"Check the address and the network. ({first_line(error)})",
         ) from error
     except Exception as error:
         raise ConfigurationError(

@@ -76,7 +76,8 @@ class StoreOptions(BaseModel):
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             name = ".".join(str(part) for part in first["loc"])
+            unknown = first["type"] == "extra_forbidden"
             raise ConfigurationError(
-                f"storage option {name!r}: {first['msg'].lower()}",
+                f"unknown storage option {name!r}" if unknown else f"storage option {name!r}: {first['msg'].lower()}",
                 hint=f"Known options: {', '.join(sorted(cls.model_fields))}.",
             ) from None

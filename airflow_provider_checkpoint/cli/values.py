@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 def count(text: str) -> int:
     """A whole number, zero or more."""
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
-        raise ArgumentTypeError(f"not a whole number: {text!r}")
+        raise ArgumentTypeError(f"not a whole number, zero or more: {text!r}")
     return int(text)
 
 

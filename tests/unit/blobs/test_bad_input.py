@@ -66,6 +66,14 @@ def refused(*kinds: type[CheckpointError], seconds: float = 15) -> Iterator[pyte
 # -- addresses ---------------------------------------------------------------------------------------------------
 
 
+def test_a_filesystem_that_connects_at_once_and_finds_nobody_is_a_store_that_does_not_answer():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # Bound and not listening: every connection is refused.
+        with refused(TransientError) as caught:
+            open_blobs(f"ftp://127.0.0.1:{taken.getsockname()[1]}/checkpoints")
+    assert "did not answer" in caught.value.message
+
+
 @pytest.mark.parametrize(
     "address",
     [

@@ -41,7 +41,7 @@ def store(tmp_path):
         (["list", "{root}", "--layout", "sidecar", "--pipeline", "../x"], "not the name of a pipeline"),
         # options
         (["list", "{store}", "--layout", "csv"], "invalid choice: 'csv'"),
-        (["list", "{store}", "-o", "colour=blue"], "storage option 'colour'"),
+        (["list", "{store}", "-o", "colour=blue"], "unknown storage option 'colour'"),
         (["list", "{store}", "-o", "path_style=perhaps"], "storage option 'path_style'"),
         (["list", "{store}", "-o", "hunter2"], "not a setting"),
         (["list", "{store}", "-o", "secret_access_key=hunter2"], "does not belong on a command line"),
@@ -67,7 +67,7 @@ def store(tmp_path):
         # policies, spans, times
         (["prune", "{store}"], "no rule says what to keep"),
         (["prune", "{store}", "--min-age", "24h"], "no rule says what to keep"),
-        (["prune", "{store}", "--keep-last", "-1"], "not a whole number"),
+        (["prune", "{store}", "--keep-last", "-1"], "not a whole number, zero or more"),
         (["prune", "{store}", "--keep-last", "many"], "not a whole number"),
         (["prune", "{store}", "--keep-within", "7"], "not a span of time"),
         (["prune", "{store}", "--keep-within", "99999999d"], "span too long"),
