@@ -33,8 +33,12 @@ def pin(layout: Layout, arguments: Namespace, console: Console) -> int:
     Executor(layout, by=by).pin(wanted)
     # A pin of this name may have stood there before; then it is what holds, not what was typed now.
     standing = next((one for one in read_pins(layout.blobs) if one.name == wanted.name), wanted)
-    if standing.expires != wanted.expires:
-        console.warn(f"the pin stood there already and is left as it was; to change it, unpin {standing.name} first")
+    other = [name for name in ("owner", "reason", "expires") if getattr(standing, name) != getattr(wanted, name)]
+    if other:
+        console.warn(
+            f"the pin stood there already and is left as it was ({', '.join(other)}); to change it, unpin"
+            f" {standing.name} first"
+        )
     if console.json:
         console.document({"pin": standing.model_dump(mode="json")})
     else:

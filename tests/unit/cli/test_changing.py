@@ -360,6 +360,10 @@ def test_a_pin_that_stands_already_is_left_as_it_is_and_that_is_said(run, store)
     assert again.code == 0
     assert "is left as it was" in again.err
     assert "until it is unpinned" in again.out
+    renewed = run("pin", store, 1, "--name", "gold", "--reason", "another", "--json")
+    assert "is left as it was (reason)" in renewed.err
+    assert renewed.document["pin"]["reason"] == "audit"
+    assert "left" not in run("pin", store, 1, "--name", "gold", "--reason", "audit").err
     elsewhere = run("pin", store, 2, "--name", "gold", "--reason", "audit", "--json")
     assert elsewhere.code == 1
     assert elsewhere.document["error"]["kind"] == "CheckpointConflictError"
