@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from airflow_provider_checkpoint import __version__
-from airflow_provider_checkpoint.cli import arguments
+from airflow_provider_checkpoint.cli import arguments, exits
 from airflow_provider_checkpoint.cli.catalogue import VERBS
 from airflow_provider_checkpoint.cli.parser import parse
 from airflow_provider_checkpoint.layouts._open import _CLASSES
@@ -48,6 +50,17 @@ def test_the_top_help_shows_each_verb_a_session_and_the_exit_codes(run):
         assert verb.summary in shown.out
     assert "A typical session:" in shown.out
     assert "Exit codes: 0 fine; 1" in shown.out
+
+
+def test_the_page_about_the_command_has_each_verb_and_each_exit_code():
+    page = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
+    table = page.partition("## Verbs")[2].partition("## ")[0]
+    assert {verb.name for verb in VERBS} == {
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.partition("|")[2].partition("|")[0])
+    }
+    codes = page.partition("## Exit codes")[2]
+    for code in (value for value in vars(exits).values() if type(value) is int):
+        assert re.search(rf"^\|.*\b{code}\b.*\|", codes, re.MULTILINE)
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
