@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,16 @@ def main(
     except CheckpointError as error:
         # One line that a person, or an operator that reads the end of a log, can act on.
         sys.exit(f"{type(error).__name__}: {error}")
+    except Exception as error:
+        log.exception("the run failed")
+        sys.exit(_in_one_line(error))
     print(f"DONE checkpoint={'none' if checkpoint is None else checkpoint.id}")  # noqa: T201 - the job's answer
+
+
+def _in_one_line(error: Exception) -> str:
+    """What went wrong, and for our own errors the hint. Spark hides an executor's error in pages of stack traces."""
+    told = re.findall(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+(?:\nHINT: .+)?)", str(error), re.MULTILINE)
+    return told[-1] if told else f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _parser(add_arguments: Callable[[argparse.ArgumentParser], object]) -> argparse.ArgumentParser:

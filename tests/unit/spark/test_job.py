@@ -63,3 +63,37 @@ def test_options_of_a_run_are_checked_without_a_command_line_as_well():
 
 def test_the_value_of_an_option_may_hold_an_equals_sign():
     assert store_options(["a=b=c", "d="]) == {"a": "b=c", "d": ""}
+
+
+FROM_AN_EXECUTOR = """An error occurred while calling o51.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 4 times: \
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    process()
+{}
+
+	at org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:1)
+Caused by: java.io.IOException: broken pipe
+	... 1 more
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (FROM_AN_EXECUTOR.format("ValueError: key column 'k' holds nulls"), "ValueError: key column 'k' holds nulls"),
+        (
+            FROM_AN_EXECUTOR.format("airflow_provider_checkpoint.exceptions.CorruptArtifactError: no\nHINT: go back"),
+            "CorruptArtifactError: no\nHINT: go back",
+        ),
+        ("the JVM is gone\nand more", "RuntimeError: the JVM is gone"),
+        ("", "RuntimeError: "),
+    ],
+)
+def test_whatever_else_goes_wrong_the_last_line_names_it(text, line):
+    def build(_):
+        raise RuntimeError(text)
+
+    with pytest.raises(SystemExit) as ended:
+        main(build, argv=["--store", "x", "--pipeline", "y"])
+    assert ended.value.code == line
