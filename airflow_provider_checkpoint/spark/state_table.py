@@ -8,6 +8,7 @@ harm.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 HASH = "__hash"
 REMOVED = "__removed"
+_KEY = "checkpoint.key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class VnodeState:
     @classmethod
     def of(cls, schema: StateSchema, snapshot: pa.Buffer | None, delta: pa.Buffer | None) -> VnodeState:
         """State from the bytes of its artifacts; raises CorruptArtifactError if they are not such state."""
-        return cls(schema, _decode(snapshot, schema.snapshot), _decode(delta, schema.delta))
+        return cls(schema, _decode(snapshot, schema.snapshot, schema.key), _decode(delta, schema.delta, schema.key))
 
     def find(self, keys: pa.Table) -> pa.Table:
         """The rows of some keys, without hash. Keys that are not there have no row.
@@ -98,11 +100,11 @@ class VnodeState:
 
     @property
     def snapshot_bytes(self) -> pa.Buffer:
-        return _encode(self._snapshot)
+        return _encode(self._snapshot, self._schema.key)
 
     @property
     def delta_bytes(self) -> pa.Buffer:
-        return _encode(self._delta)
+        return _encode(self._delta, self._schema.key)
 
     def _without(self, table: pa.Table, others: pa.Table) -> pa.Table:
         """The rows of a table whose keys are not among others'. Order is kept."""
@@ -138,7 +140,8 @@ def check_keys(rows: pa.Table, key: Sequence[str]) -> None:
             raise ValueError(f"key column {name!r} holds nulls; filter or fill them first")
 
 
-def _encode(table: pa.Table) -> pa.Buffer:
+def _encode(table: pa.Table, key: Sequence[str]) -> pa.Buffer:
+    table = table.replace_schema_metadata({_KEY: json.dumps(key)})
     sink = pa.BufferOutputStream()
     # One batch, so that a column of the mapped file is one array and needs no copy to be searched.
     with pa.ipc.new_file(sink, table.schema) as writer:
@@ -147,7 +150,7 @@ def _encode(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _decode(data: pa.Buffer | None, schema: pa.Schema) -> pa.Table:
+def _decode(data: pa.Buffer | None, schema: pa.Schema, key: Sequence[str]) -> pa.Table:
     if data is None:
         return schema.empty_table()
     try:
@@ -158,6 +161,13 @@ def _decode(data: pa.Buffer | None, schema: pa.Schema) -> pa.Table:
         raise CorruptArtifactError(
             f"state has the columns {', '.join(map(str, table.schema))}",
             hint=f"The job expects {', '.join(map(str, schema))}. Its state schema has changed since.",
+        )
+    # The same columns under another key have other hashes: no row would be found.
+    known = (table.schema.metadata or {}).get(_KEY.encode())
+    if known is not None and known.decode() != json.dumps(key):
+        raise CorruptArtifactError(
+            f"state is kept by the key {known.decode()}",
+            hint=f"The job expects {json.dumps(key)}. The key of its operator has changed since.",
         )
     return table
 

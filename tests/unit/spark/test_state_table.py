@@ -112,3 +112,11 @@ def test_state_of_another_shape_is_refused_and_the_error_shows_both():
 def test_null_keys_are_refused():
     with pytest.raises(ValueError, match="'customer' holds nulls"):
         check_keys(pa.table({"customer": pa.array(["a", None])}), ["customer"])
+
+
+def test_state_that_was_kept_by_another_key_is_refused_and_not_passed_over():
+    state = VnodeState.empty(SCHEMA).change(table({(1, "a"): 1}))
+    for columns in (("shop",), ("customer", "shop")):
+        for artifacts in ((state.merged().snapshot_bytes, None), (None, state.delta_bytes)):
+            with pytest.raises(CorruptArtifactError, match=r"kept by the key \[\"shop\", \"customer\"\]"):
+                VnodeState.of(StateSchema(columns, SCHEMA.columns), *artifacts)
