@@ -111,26 +111,27 @@ class CheckpointPruneOperator(_RemovingOperator):
         now = datetime.now(UTC)
         store = survey(layout)
         plan = plan_prune(layout, policy_of(self.policy), now=now, depth=_values.depth(self.depth), store=store)
-        self._tell_retained(store, plan, now)
         self.log_table(lambda console: show(plan, console), now)
         answer = {
             "removed": [str(item.checkpoint_id) for item in plan.removed],
             "kept": len(plan.items) - len(plan.removed),
             "bytes": plan.bytes,
         }
-        return self._apply(
+        done = self._apply(
             context,
             layout.blobs.uri,
             answer,
             lambda: plan.model_dump(mode="json"),
             lambda: Executor(layout, by=who(context)).prune(plan),
         )
+        self._tell_retained(store, plan, now, applied=done["applied"])
+        return done
 
-    def _tell_retained(self, store: Survey, plan: PrunePlan, now: datetime) -> None:
+    def _tell_retained(self, store: Survey, plan: PrunePlan, now: datetime, *, applied: bool) -> None:
         from airflow_provider_checkpoint import metrics
         from airflow_provider_checkpoint.reports.views import retained_bytes
 
-        kept = {item.checkpoint_id for item in plan.items if item.action == "keep"}
+        kept = {item.checkpoint_id for item in plan.items if item.action == "keep" or not applied}
         checkpoints = [each for each in store.checkpoints if each.id in kept]
         metrics.gauge("retained_count", len(kept), **self.tags)
         metrics.gauge("retained_bytes", retained_bytes(checkpoints), **self.tags)

@@ -62,6 +62,7 @@ def test_pruning_and_sweeping_tell_what_is_kept_and_what_becomes_free(run_task, 
 def test_a_dry_run_frees_nothing(run_task, orders, told):
     run_task(CheckpointPruneOperator(task_id="prune", pipeline="orders", policy={"keep_last": 2}, dry_run=True))
     assert "pruned_bytes" not in told
+    assert told["retained_count"] == 5
 
 
 def test_selecting_tells_how_far_back_the_point_is(run_task, orders, told):
