@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_checkpoint.exceptions import BlobNotFoundError, CorruptError
@@ -37,7 +37,12 @@ from airflow_provider_checkpoint.layouts.structured_streaming._operators import 
 from airflow_provider_checkpoint.layouts.structured_streaming._positions import log_offset
 from airflow_provider_checkpoint.layouts.structured_streaming._source_log import prove_source_entry
 from airflow_provider_checkpoint.layouts.structured_streaming._text import read_small
-from airflow_provider_checkpoint.layouts.structured_streaming.files import FileKind, inspect_file, verify_sidecars
+from airflow_provider_checkpoint.layouts.structured_streaming.files import (
+    FileKind,
+    inspect_file,
+    read_origins,
+    verify_sidecars,
+)
 from airflow_provider_checkpoint.model import Artifact, Depth, Issue, Severity
 
 if TYPE_CHECKING:
@@ -50,8 +55,11 @@ if TYPE_CHECKING:
 
 SEALED_FILE_CHANGED = "sealed_file_changed"
 
-#: Damage that Spark does not see, and so does not repair: it goes on with less state, or with another one.
-UNSEEN = frozenset({SEALED_FILE_CHANGED, "sst_block_corrupt", "sst_corrupt"})
+FOREIGN_TABLE = "sst_foreign"
+
+#: Damage that Spark does not see, and so does not repair: it goes on with less state, or with another one. A foreign
+#: table it sees; whether it repairs that is not known.
+UNSEEN = frozenset({SEALED_FILE_CHANGED, FOREIGN_TABLE, "sst_block_corrupt", "sst_corrupt"})
 
 #: The code of an issue that says what could not be proven.
 DOUBT = "partly_proven"
@@ -68,6 +76,8 @@ class Prover:
     names: frozenset[str]
     """Every file the batch has, checksums beside files included."""
     file_sources: frozenset[str]
+    origins: dict[str, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    """Of each snapshot that was asked: where each of its tables must come from."""
 
     @classmethod
     def of(cls, blobs: BlobStore, view: View, offsets: Offsets, depth: Depth, names: Iterable[str]) -> Prover:
@@ -89,7 +99,11 @@ class Prover:
 
     # -- one file ------------------------------------------------------------------------------------------------
 
-    def issues(self, artifact: Artifact) -> list[Issue]:
+    def issues(self, artifact: Artifact, base: Artifact | None = None) -> list[Issue]:
+        """What is wrong with a file.
+
+        :param base: the snapshot that it is a table of.
+        """
         if not self.depth.includes(Depth.CONTENT):
             return presence_issues(self.blobs, artifact)
         if artifact.sha256 is not None:
@@ -98,11 +112,11 @@ class Prover:
         if found:
             return found
         try:
-            return [*verify_sidecars(self.blobs, artifact.key, self.names), *self._content(artifact)]
+            return [*verify_sidecars(self.blobs, artifact.key, self.names), *self._content(artifact, base)]
         except BlobNotFoundError:
             return [missing(artifact)]
 
-    def _content(self, artifact: Artifact) -> list[Issue]:
+    def _content(self, artifact: Artifact, base: Artifact | None) -> list[Issue]:
         key = artifact.key
         kind = _kind(key)
         if kind is not None:
@@ -110,7 +124,7 @@ class Prover:
             # That a schema has no checksum is so in every directory: said once, in the documentation of the decoders.
             unproven = () if kind is FileKind.SCHEMA else facts.unproven
             doubts = [Issue.warning(DOUBT, f"{key}: {statement}") for statement in unproven]
-            return [*facts.issues, *doubts]
+            return [*facts.issues, *self._foreign(key, base, facts.origin), *doubts]
         try:
             self._parse(key)
         except CorruptError as error:
@@ -119,6 +133,16 @@ class Prover:
             issue = Issue.warning if described is not None and described.batch is None else Issue.error
             return [issue("log_corrupt", f"{key}: {error.message}")]
         return []
+
+    def _foreign(self, key: str, base: Artifact | None, origin: tuple[int, int] | None) -> list[Issue]:
+        """A table that is whole, but not the one that its snapshot means: RocksDB does not open it."""
+        if origin is None or base is None or not base.key.endswith(".zip"):
+            return []
+        if base.key not in self.origins:
+            self.origins[base.key] = read_origins(self.blobs, base.key)
+        if self.origins[base.key].get(key.rpartition("/")[2], origin) == origin:
+            return []
+        return [Issue.error(FOREIGN_TABLE, f"{key}: whole, but not the table that {base.key} means")]
 
     def _parse(self, key: str) -> None:
         """Read a log through; raises CorruptError."""
@@ -139,7 +163,7 @@ class Prover:
 
     def _snapshot_issues(self, artifact: Artifact, base: Artifact) -> list[Issue]:
         """What is wrong with a snapshot or a table of it; no error if Spark sees it and all to do without is whole."""
-        issues = self.issues(artifact)
+        issues = self.issues(artifact, base)
         errors = [issue for issue in issues if issue.severity is Severity.ERROR and issue.code not in UNSEEN]
         if not errors or not self.dispensable(base):
             return issues

@@ -29,6 +29,7 @@ _BY_CODE = {
     "snapshot_repairable": "nothing, or a warning: Spark 4.1 and later do without the snapshot",
     "unique_id_missing": _MISSING["changelog"],
     "operator_metadata_corrupt": "nothing: it is written anew",
+    "sst_foreign": f"{_UNREADABLE} ... RocksDBException: Corruption: Mismatch in unique ID on table file",
     "operator_mismatch": "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA]",
     "state_left_out": SILENT,
 }

@@ -16,6 +16,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming.files._facts impor
 from airflow_provider_checkpoint.layouts.structured_streaming.files._inspect import (
     inspect_file,
     read_lineage,
+    read_origins,
     read_zip_metadata,
 )
 from airflow_provider_checkpoint.layouts.structured_streaming.files._sidecars import verify_sidecars
@@ -29,6 +30,7 @@ __all__ = [
     "ZipMetadata",
     "inspect_file",
     "read_lineage",
+    "read_origins",
     "read_zip_metadata",
     "verify_sidecars",
 ]

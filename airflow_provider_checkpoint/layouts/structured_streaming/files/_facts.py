@@ -44,6 +44,8 @@ class FileFacts:
     logs: tuple[SstRef, ...] = ()
     num_keys: int | None = None
     records: int | None = None
+    origin: tuple[int, int] | None = None
+    """Of a table: the mark of the session of RocksDB that made it, and its number there."""
 
 
 @dataclass(slots=True)

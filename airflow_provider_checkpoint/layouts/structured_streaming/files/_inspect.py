@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_checkpoint.blobs import check_key
@@ -27,6 +28,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming.files._records imp
     walk_plain,
     walk_typed,
 )
+from airflow_provider_checkpoint.layouts.structured_streaming.files._rocksdb_manifest import sessions_of
 from airflow_provider_checkpoint.layouts.structured_streaming.files.kinds import FileKind
 from airflow_provider_checkpoint.model import Issue
 
@@ -60,9 +62,7 @@ def inspect_file(
         facts = FileFacts(issues=(Issue.error("artifact_missing", f"{key}: not in the store"),))
     except DamagedFileError as damage:
         facts = FileFacts(issues=(Issue.error(damage.code, f"{key}: {damage.message}"),))
-    return FileFacts(
-        facts.issues, tuple(doubts.statements), facts.lineage, facts.ssts, facts.logs, facts.num_keys, facts.records
-    )
+    return replace(facts, unproven=tuple(doubts.statements))
 
 
 def read_zip_metadata(blobs: BlobStore, key: str) -> ZipMetadata:
@@ -74,9 +74,31 @@ def read_zip_metadata(blobs: BlobStore, key: str) -> ZipMetadata:
     if info is None:
         raise BlobNotFoundError("no such object", subject=key)
     try:
-        return _parse_metadata(_metadata_member(blobs, key, info.size))
+        return _parse_metadata(_member(blobs, key, info.size, _METADATA))
     except DamagedFileError as damage:
         raise type(damage)(damage.message, subject=key) from None
+
+
+def read_origins(blobs: BlobStore, key: str) -> dict[str, tuple[int, int]]:
+    """Where each table of a RocksDB zip must come from, by their names in the store.
+
+    Those of which the zip does not tell are left out. Raises BlobNotFoundError.
+    """
+    info = blobs.stat(key)
+    if info is None:
+        raise BlobNotFoundError("no such object", subject=key)
+    try:
+        tables = _parse_metadata(_member(blobs, key, info.size, _METADATA)).ssts
+        manifest = _member(blobs, key, info.size, b"CURRENT").strip()
+        marks = sessions_of(_member(blobs, key, info.size, manifest))
+    except DamagedFileError:
+        return {}
+    numbers = {table.dfs_name: table.local_name.partition(".")[0] for table in tables}
+    return {
+        name: (marks[int(number)], int(number))
+        for name, number in numbers.items()
+        if number.isdecimal() and int(number) in marks
+    }
 
 
 def read_lineage(blobs: BlobStore, key: str, codec: str | None = None) -> Lineage:
@@ -109,7 +131,8 @@ def _facts(
     blobs: BlobStore, key: str, kind: FileKind, size: int | None, codec: str | None, doubts: Doubts
 ) -> FileFacts:
     if kind is FileKind.SST:
-        return FileFacts(records=_sst.verify(blobs, key, size, doubts))
+        records, origin = _sst.verify(blobs, key, size, doubts)
+        return FileFacts(records=records, origin=origin)
     feed = Feed(blobs.stream(key))
     if kind is FileKind.ZIP:
         facts = _zip_facts(feed)
@@ -120,7 +143,7 @@ def _facts(
         facts = _record_facts(feed, kind, codec, doubts)
     if size is not None and feed.place != size:
         issue = Issue.error("size_mismatch", f"{key}: {feed.place} bytes, {size} were expected")
-        return FileFacts((issue,), (), facts.lineage, facts.ssts, facts.logs, facts.num_keys, facts.records)
+        return replace(facts, issues=(issue,))
     return facts
 
 
@@ -147,16 +170,16 @@ def _zip_facts(feed: Feed) -> FileFacts:
 # -- the metadata of a zip ---------------------------------------------------------------------------------------
 
 
-def _metadata_member(blobs: BlobStore, key: str, size: int) -> bytes:
+def _member(blobs: BlobStore, key: str, size: int, name: bytes) -> bytes:
     start = max(0, size - _TAIL)
     tail = blobs.read(key, start=start, length=size - start)
-    found = _zip.locate(tail, size, _METADATA)
+    found = _zip.locate(tail, size, name)
     if not isinstance(found, _zip.Member):
         start, length = found
         tail = blobs.read(key, start=start, length=length)
-        found = _zip.locate(tail, size, _METADATA)
+        found = _zip.locate(tail, size, name)
     if not isinstance(found, _zip.Member) or found.shape.packed > _LARGEST_METADATA:
-        raise DamagedZipError("the directory does not say where its metadata is")
+        raise DamagedZipError(f"the directory does not say where {name[:100].decode('utf-8', 'replace')} is")
     if found.offset >= start:
         data = tail[found.offset - start :]
     else:

@@ -7,7 +7,7 @@ are then read in large windows from the front, whatever their number.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from airflow_provider_checkpoint.exceptions import BlobNotFoundError, StoreUnavailableError
 from airflow_provider_checkpoint.layouts.structured_streaming.files._damage import (
@@ -15,6 +15,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming.files._damage impo
     DamagedSstError,
     TruncatedFileError,
 )
+from airflow_provider_checkpoint.layouts.structured_streaming.files._rocksdb_manifest import session_mark
 from airflow_provider_checkpoint.layouts.structured_streaming.files._sst_blocks import (
     FOOTER,
     LARGEST_CONTENT,
@@ -40,6 +41,10 @@ _WINDOW = 8 * 1024 * 1024
 _TAIL = 256 * 1024
 
 _PROPERTIES = "rocksdb.properties"
+_SESSION = "rocksdb.creating.session.identity"
+
+Origin: TypeAlias = tuple[int, int]
+"""The mark of the session of RocksDB that made a table, and its number there."""
 _INDEX = "rocksdb.index"
 _PARTITIONED_FILTER = "partitionedfilter."
 #: RocksDB's blocks are of kilobytes; one of a single huge row is of that row's size.
@@ -70,8 +75,11 @@ class Window:
         return self._held[place : place + length]
 
 
-def verify(blobs: BlobStore, key: str, size: int | None, doubts: Doubts) -> int | None:
-    """Prove every block of a table; answers how many entries it has, if it says. Raises DamagedFileError."""
+def verify(blobs: BlobStore, key: str, size: int | None, doubts: Doubts) -> tuple[int | None, Origin | None]:
+    """Prove every block of a table; answers how many entries it has and where it comes from, if it says.
+
+    Raises DamagedFileError.
+    """
     info = blobs.stat(key)
     if info is None:
         raise BlobNotFoundError("no such object", subject=key)
@@ -95,12 +103,12 @@ class _Table:
         self._proven: list[Handle] = []
         """Blocks other than data."""
 
-    def verify(self) -> int | None:
+    def verify(self) -> tuple[int | None, Origin | None]:
         if self._footer.metaindex.end != self._size - FOOTER:
             raise DamagedSstError("the footer does not follow the last block")
         metaindex = self._content(self._footer.metaindex)
         if metaindex is None:
-            return None
+            return None, None
         named = {name.decode("utf-8", "replace"): handle(value, 0)[0] for name, value in entries(metaindex)}
         properties = self._properties(named)
         # No checksum covers the version in the footer; the properties repeat it.
@@ -119,7 +127,10 @@ class _Table:
             told = self._number(properties, "rocksdb.num.data.blocks")
             if told is not None and told != blocks:
                 raise DamagedSstError(f"{blocks} data blocks, the properties say {told}")
-        return self._number(properties, "rocksdb.num.entries")
+        mark = session_mark(properties.get(_SESSION, b"").decode("utf-8", "replace"))
+        number = self._number(properties, "rocksdb.original.file.number")
+        origin = None if mark is None or number is None else (mark, number)
+        return self._number(properties, "rocksdb.num.entries"), origin
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

@@ -287,6 +287,27 @@ def test_a_flipped_bit_in_a_table_is_found_though_spark_passes_over_it(at):
     assert finding.spark_says.startswith("nothing")
 
 
+@pytest.mark.parametrize("kind", ["rocks", "rocks_changelog", "rocks_join_v2", "rocks_v2"])
+def test_another_table_is_found_though_it_is_whole_and_as_large(kind):
+    scene = Scene.of(kind)
+    (ours, theirs) = equal_tables(scene)
+    scene.put(ours, scene.read(theirs))
+    newest = batch(LAST[kind])
+    assert codes(scene.layout.prove(newest, PRESENCE)) == set()
+    assert codes(scene.layout.prove(newest, CONTENT)) == {"sst_foreign"}
+    finding = next(f for f in diagnose(scene.layout).findings if f.subject == ours)
+    assert "Mismatch in unique ID" in finding.spark_says
+
+
+def equal_tables(scene):
+    """A table that the newest batch needs, and another that is as large: of the same store, or in a join of another."""
+    needed = [a.key for a in scene.layout.load(scene.layout.candidates()[-1]).artifacts if a.key.endswith(".sst")]
+    tables = {key: scene.read(key) for key in scene.keys if key.endswith(".sst")}
+    return next(
+        (one, other) for one in needed for other in tables if one != other and len(tables[one]) == len(tables[other])
+    )
+
+
 def test_a_table_that_was_cut_is_found_by_its_size():
     scene = Scene.of("rocks")
     key = newest_table(scene)
