@@ -306,8 +306,8 @@ def _places(view: View, operator: int, offsets: Offsets, batch: int) -> list[_Pl
     described = view.operator(operator, batch)
     if described is None:
         return _seen_places(view, operator, offsets)
-    # Version 2 of the description is written with every run, and counts; version 1 may be outdated.
-    partitions = described.partitions if described.version > 1 else offsets.partitions or described.partitions
+    # Spark goes by the offsets; the description may be outdated.
+    partitions = offsets.partitions or described.partitions
     return _all_places(view, operator, described.stores, partitions)
 
 

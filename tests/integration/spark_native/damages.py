@@ -352,6 +352,11 @@ DAMAGES: tuple[Damage, ...] = (
         _stateful,
     ),
     Damage(
+        "new: more partitions than the operator's description has",
+        lambda d: edit(d.last("offsets"), 'shuffle.partitions":"2"', 'shuffle.partitions":"5"'),
+        lambda d: (d.path / "state/0/_metadata/v2").is_dir(),
+    ),
+    Damage(
         "new: operator metadata v2 removed",
         lambda d: remove(d.path / "state/0/_metadata/v2"),
         lambda d: (d.path / "state/0/_metadata/v2").is_dir(),
@@ -396,6 +401,11 @@ DAMAGES: tuple[Damage, ...] = (
         "new: SST flipped in its footer", lambda d: flip(d.ssts()[-1], d.ssts()[-1].stat().st_size - 4), _has("zip")
     ),
     Damage("new: SST zeroed", lambda d: _zero(d.ssts()[-1]), _has("zip")),
+    Damage(
+        "new: another SST of the same size",
+        lambda d: _copy_over(*_as_large(d)),
+        lambda d: _has("zip")(d) and _as_large(d),
+    ),
     Damage("new: SSTs removed", lambda d: remove(d.ssts()[-1].parent), _has("zip")),
     Damage("last changelog removed", lambda d: remove(_last_changelog(d)), _chained("changelog")),
     Damage("last changelog cut", lambda d: halve(_last_changelog(d)), _chained("changelog")),
@@ -490,6 +500,13 @@ def _ahead(directory: Directory, data: bytes, by: int = 1) -> None:
 
 def _schemas(directory: Directory) -> list[Path]:
     return sorted(directory.path.glob("state/*/0/**/_metadata/schema"))
+
+
+def _as_large(directory: Directory) -> tuple[Path, ...]:
+    """Another table, and one of the newest snapshot that has its size; nothing if there are no such two."""
+    every = sorted(directory.path.glob("state/**/SSTs/*.sst"))
+    pairs = ((other, one) for one in directory.ssts() for other in every if other != one)
+    return next((pair for pair in pairs if pair[0].stat().st_size == pair[1].stat().st_size), ())
 
 
 def _before(path: Path, files: list[Path]) -> Path:

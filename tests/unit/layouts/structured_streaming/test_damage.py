@@ -189,6 +189,9 @@ CASES = {
         "artifact_missing",
         10,
     ),
+    "more partitions than the operator's description has": Case(
+        "tws", edit("offsets/11", b'partitions":"2"', b'partitions":"5"'), STRUCTURE, "snapshot_missing", 10
+    ),
     "fewer partitions than there are": Case(
         "hdfs_agg", edit("offsets/11", b'partitions":"2"', b'partitions":"1"'), STRUCTURE, "state_left_out", 10
     ),
