@@ -135,5 +135,9 @@ QUERIES: dict[str, Query] = {
         Query("process_format2", _process, "update", _FORMAT_2),
         Query("offset_log_v2", _aggregate, "complete", {"spark.sql.streaming.offsetLog.formatVersion": "2"}),
         Query("file_sink", _stateless, sink="files", stateful=False),
+        Query("file_sink_hdfs", _distinct, sink="files"),
+        Query("file_sink_rocksdb", _distinct, conf=_ROCKSDB, sink="files"),
+        Query("file_sink_changelog", _distinct, conf=_CHANGELOG, sink="files"),
+        Query("file_sink_format2", _distinct, conf=_FORMAT_2, sink="files"),
     )
 }
