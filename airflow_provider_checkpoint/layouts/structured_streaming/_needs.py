@@ -117,7 +117,8 @@ def _logs(view: View, batch: int, offsets: Offsets) -> Needs:
         issues.append(Issue.error("offsets_missing", f"no offsets before those of batch {batch}"))
     if previous is not None and previous != batch - 1:
         issues.append(Issue.warning("logs_sparse", f"offsets/{batch - 1}: {SPARSE}"))
-    if not offsets.conf and not offsets.timestamp_ms:
+    described = bool(offsets.conf or offsets.timestamp_ms)
+    if not described:
         message = f"offsets/{batch}: no settings and no time in its second line, without which Spark does not start"
         issues.append(Issue.error("offsets_metadata_missing", message))
     before = None
@@ -128,7 +129,9 @@ def _logs(view: View, batch: int, offsets: Offsets) -> Needs:
         issues.append(Issue.error("log_corrupt", f"{error.subject}: {error.message}"))
     except BlobNotFoundError:
         pass  # Among the artifacts, where a look for it finds it missing.
-    issues.extend(offsets_issues(view.directory, batch, offsets, before))
+    found = offsets_issues(view.directory, batch, offsets, before)
+    # A second line that is missing is told above, once.
+    issues.extend(issue for issue in found if described or issue.code != "settings_lost")
     return Needs(tuple(_sized(view.directory, key) for key in keys), tuple(issues))
 
 
