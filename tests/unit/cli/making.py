@@ -40,7 +40,8 @@ templates: Path | None = None
 
 def _copy(write: Callable[[Path, int], None], folder: Path, count: int) -> None:
     assert templates is not None
-    template = templates / f"{write.__name__}-{count}"
+    # Checkpoints have ages, which tests go by: what is copied was written in the same half a minute.
+    template = templates / f"{write.__name__}-{count}-{int(time.monotonic() // 30)}"
     if not template.exists():
         template.mkdir()
         write(template, count)

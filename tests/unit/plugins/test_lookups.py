@@ -90,9 +90,9 @@ def test_a_dead_store_is_told_within_its_time_and_keeps_no_other_waiting():
         for number in range(PER_STORE + 3):
             began = time.monotonic()
             with pytest.raises(SlowStoreError):
-                ask(lookups, lambda: gate.wait(30), thing=(str(number),), patience=0.05)
+                ask(lookups, lambda: gate.wait(30), store="dead sea", thing=(str(number),), patience=0.05)
             assert time.monotonic() - began < 1
-        hanging = [each for each in threading.enumerate() if each.name == "checkpoints-lake"]
+        hanging = [each for each in threading.enumerate() if each.name == "checkpoints-dead sea"]
         assert len(hanging) == PER_STORE
         assert all(each.daemon for each in hanging)
         assert ask(lookups, lambda: "alive", store="pond") == "alive"
