@@ -1,6 +1,10 @@
-"""A whole Airflow on this machine, in a folder of its own: api-server, scheduler, dag-processor and triggerer.
+"""A whole Airflow on this machine, in a folder of its own: both API servers, scheduler, dag-processor and triggerer.
 
 Listens on the loopback address only, on ports that were free, and is stopped by process group.
+
+Tasks have an API server of their own. In one server for all, the API for people writes its audit log inside the event
+loop, and waits there for SQLite's only writer; if that is a request of a task, whose end needs the same loop, both wait
+until the database gives up.
 """
 
 from __future__ import annotations
@@ -21,7 +25,12 @@ from typing import Any, Self
 import httpx
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+COMPONENTS = ("api-server", "execution-api", "scheduler", "dag-processor", "triggerer")
+COMMANDS = {
+    "api-server": ("api-server", "--apps", "core"),
+    "execution-api": ("api-server", "--apps", "execution"),
+}
+"""How a component is started, where its name is not the command."""
 PATIENCE = 400.0
 
 
@@ -47,7 +56,7 @@ class LocalAirflow:
     ) -> None:
         self.folder = folder
         self.users = users or {"admin": "admin"}
-        self.port = free_port()
+        self.port, self._tasks_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}{below}"
         self.components = components
         self.environment = self._environment(dags) | (environment or {})
@@ -79,8 +88,8 @@ class LocalAirflow:
     def start(self, component: str) -> None:
         with (self.folder / f"{component}.log").open("ab") as log:
             self._processes[component] = subprocess.Popen(  # noqa: S603 - our own environment
-                [sys.executable, "-m", "airflow", component],
-                env=self.environment,
+                [sys.executable, "-m", "airflow", *COMMANDS.get(component, (component,))],
+                env=self.environment | (self._for_tasks() if component == "execution-api" else {}),
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,
@@ -215,7 +224,7 @@ class LocalAirflow:
         settings = {
             "CORE__DAGS_FOLDER": str(dags),
             "CORE__LOAD_EXAMPLES": "False",
-            "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self._tasks_port}/execution/",
             "CORE__FERNET_KEY": urlsafe_b64encode(secrets.token_bytes(32)).decode(),
             "CORE__PARALLELISM": "4",
             "CORE__TEST_CONNECTION": "Enabled",
@@ -251,6 +260,11 @@ class LocalAirflow:
             }
         )
 
+    def _for_tasks(self) -> dict[str, str]:
+        """What the API server of the tasks has differently."""
+        port = str(self._tasks_port)
+        return {"AIRFLOW__API__PORT": port, "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}"}
+
     def _run(self, *words: str) -> None:
         done = subprocess.run(  # noqa: S603 - our own environment
             [sys.executable, "-m", "airflow", *words],
@@ -264,15 +278,15 @@ class LocalAirflow:
             raise RuntimeError(f"airflow {' '.join(words)}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
 
     def _wait_until_up(self) -> None:
-        """Until the API answers, and the DAGs have been read, if somebody reads them."""
+        """Until both APIs answer, and the DAGs have been read, if somebody reads them."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             self._require_alive()
-            try:
+            with suppress(httpx.HTTPError, AssertionError):
+                if "execution-api" in self.components:
+                    self.get(f"http://127.0.0.1:{self._tasks_port}/execution/health")
                 if self.get("/api/v2/dags")["total_entries"] or "dag-processor" not in self.components:
                     return
-            except (httpx.HTTPError, AssertionError):
-                pass
             time.sleep(0.5)
         raise TimeoutError(f"Airflow did not come up:\n{self.log_of(self.components[-1])[-3000:]}")
 

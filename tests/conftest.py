@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections import Counter
@@ -30,6 +31,8 @@ hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # It says at the very end, when nobody listens any more, that it closes a connection.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     if not hasattr(config, "workerinput"):
         os.environ[_FOLDER] = tempfile.mkdtemp(prefix="checkpoint-servers-")
         os.environ[_OWNER] = str(os.getpid())

@@ -48,6 +48,16 @@ def test_the_connection_is_tested_by_writing_reading_and_removing_a_probe(airflo
     assert list((stage.folder / "elsewhere").rglob("*.*")) == []
 
 
+def test_people_write_while_tasks_start_and_end(airflow, stage):
+    """In one API server for both, a change by a person could wait for a task that waited for that very change."""
+    runs = [airflow.trigger(RECOVERY, {"pipeline": "orders", "dry_run": True}) for _ in range(4)]
+    ended, path = ("success", "failed"), "/api/v2/connections/come-and-gone"
+    while any(airflow.run_state(RECOVERY, run) not in ended for run in runs):
+        for _ in range(10):
+            airflow.add_connection("come-and-gone", "http", host="nowhere.invalid")
+            assert airflow.ask("DELETE", path).is_success
+
+
 def test_a_damaged_checkpoint_is_passed_over_and_the_point_a_person_approves_is_gone_back_to(airflow, stage):
     stage.more_orders(4)
     stage.run_pipeline()
