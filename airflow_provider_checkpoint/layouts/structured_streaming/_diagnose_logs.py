@@ -14,7 +14,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming._source_log import
     prove_source_entry,
     read_set,
 )
-from airflow_provider_checkpoint.layouts.structured_streaming._steps import offsets_issues
+from airflow_provider_checkpoint.layouts.structured_streaming._steps import UNDESCRIBED, offsets_issues
 from airflow_provider_checkpoint.model import Severity
 
 if TYPE_CHECKING:
@@ -192,7 +192,16 @@ def _previous(view: View, last: int, offsets: Offsets) -> Iterator[Finding]:
             " its progress asynchronously",
             wrong=SPARSE,
         )
-    if before.partitions != offsets.partitions:
+    if not before.described and not committed:
+        yield Finding(
+            code="offsets_metadata_missing",
+            blocking=True,
+            subject=f"{OFFSETS}/{number}",
+            spark_says=f"IllegalArgumentException: requirement failed: Previous batch {number} metadata not found",
+            wrong=UNDESCRIBED,
+        )
+    # Without settings there is nothing to compare; what that means is told elsewhere.
+    if before.conf and offsets.conf and before.partitions != offsets.partitions:
         yield _repartitioned(last, before.partitions, offsets.partitions, committed=committed)
 
 
@@ -207,6 +216,9 @@ def _contents(view: View, last: int, offsets: Offsets) -> Iterator[Finding]:
     said = {
         "source_count": f"AssertionError: There are [{sources}] sources in the checkpoint offsets and now there are"
         " [...] sources requested by the query. Cannot continue.",
+        "offsets_metadata_missing": f"IllegalArgumentException: requirement failed: Batch {last} metadata not found"
+        if last not in view.directory.commits
+        else 'NullPointerException: Cannot invoke "...WatermarkTracker.currentWatermark()"',
         "source_position_corrupt": "MappingException: No usable value for logOffset, or another error of parsing",
         "offsets_repeated": "nothing: if the last is the copy, its batch is read once more",
         "settings_changed": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE], [CANNOT_LOAD_STATE_STORE...] or"

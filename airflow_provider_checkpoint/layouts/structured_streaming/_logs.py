@@ -83,6 +83,8 @@ class Offsets:
     timestamp_ms: int = 0
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
+    described: bool = True
+    """Whether there is anything in the second line, be it ``{}``: Spark does not go on from a batch without it."""
 
     @property
     def partitions(self) -> int | None:
@@ -130,6 +132,7 @@ def parse_offsets(data: bytes, *, subject: str) -> Offsets:
         timestamp_ms=metadata.batchTimestampMs,
         watermark_ms=metadata.batchWatermarkMs,
         conf=metadata.conf,
+        described=bool(lines[1].strip()),
     )
 
 

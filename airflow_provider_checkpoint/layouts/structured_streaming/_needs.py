@@ -117,10 +117,6 @@ def _logs(view: View, batch: int, offsets: Offsets) -> Needs:
         issues.append(Issue.error("offsets_missing", f"no offsets before those of batch {batch}"))
     if previous is not None and previous != batch - 1:
         issues.append(Issue.warning("logs_sparse", f"offsets/{batch - 1}: {SPARSE}"))
-    described = bool(offsets.conf or offsets.timestamp_ms)
-    if not described:
-        message = f"offsets/{batch}: no settings and no time in its second line, without which Spark does not start"
-        issues.append(Issue.error("offsets_metadata_missing", message))
     before = None
     try:
         before = None if previous is None else view.offsets(previous)
@@ -129,9 +125,7 @@ def _logs(view: View, batch: int, offsets: Offsets) -> Needs:
         issues.append(Issue.error("log_corrupt", f"{error.subject}: {error.message}"))
     except BlobNotFoundError:
         pass  # Among the artifacts, where a look for it finds it missing.
-    found = offsets_issues(view.directory, batch, offsets, before)
-    # A second line that is missing is told above, once.
-    issues.extend(issue for issue in found if described or issue.code != "settings_lost")
+    issues.extend(offsets_issues(view.directory, batch, offsets, before))
     return Needs(tuple(_sized(view.directory, key) for key in keys), tuple(issues))
 
 

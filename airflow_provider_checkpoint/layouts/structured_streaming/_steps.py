@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
+#: What is wrong with offsets whose second line is empty.
+UNDESCRIBED = "no settings and no time in its second line, without which Spark does not start"
+
 #: Settings that every Spark since 3.5 writes down and takes over from one batch to the next, whatever a session says.
 #: State that was written with others cannot be read, or is read as something else.
 _LASTING = (
@@ -35,7 +38,9 @@ _LASTING = (
 def offsets_issues(directory: Directory, batch: int, offsets: Offsets, before: Offsets | None) -> Iterator[Issue]:
     """What is wrong with the offsets of a batch, in themselves and going by those of the batch before, if known."""
     yield from _position_issues(offsets, batch)
-    if directory.stores:
+    if not offsets.described:
+        yield Issue.error("offsets_metadata_missing", f"offsets/{batch}: {UNDESCRIBED}")
+    elif directory.stores:
         yield from _settings_issues(offsets, batch)
     if before is not None:
         yield from _step_issues(before, offsets, batch)

@@ -24,6 +24,11 @@ def unfinished_repartition(scene):
     plan_next(scene, scene.read("offsets/11").replace(b'partitions":"2"', b'partitions":"4"'))
 
 
+def with_second_line(body, line=b""):
+    first, _, *rest = body.split(b"\n")
+    return b"\n".join([first, line, *rest])
+
+
 def go_back_by_hand(scene):
     """The remedy of the forums: remove the last entries of both logs."""
     scene.remove("(offsets|commits)/(8|9|10|11)")
@@ -50,6 +55,24 @@ FINDINGS = {
         lambda s: s.put("offsets/11", s.read("offsets/11").replace(b"v1", b"v9", 1)),
         "offsets_version",
         "INVALID_LOG_VERSION",
+        "",
+    ),
+    "offsets without their second line": (
+        lambda s: s.put("offsets/11", with_second_line(s.read("offsets/11"))),
+        "offsets_metadata_missing",
+        "NullPointerException",
+        "",
+    ),
+    "planned offsets without their second line": (
+        lambda s: plan_next(s, with_second_line(s.read("offsets/11"))),
+        "offsets_metadata_missing",
+        "Batch 12 metadata not found",
+        "Remove offsets/12",
+    ),
+    "offsets before a planned batch without their second line": (
+        lambda s: (plan_next(s), s.put("offsets/11", with_second_line(s.read("offsets/11")))),
+        "offsets_metadata_missing",
+        "Previous batch 11 metadata not found",
         "",
     ),
     "offsets before the last gone": (
@@ -161,9 +184,43 @@ def test_each_damage_has_its_finding(name):
     assert finding.fix.startswith(fix) if fix else finding.fix == ""
 
 
+#: Kind of directory, second line, and what is said of it, which is what a start of Spark 4.3 makes of it.
+SECOND_LINES = [
+    ("stateless", b"", ["offsets_metadata_missing"]),
+    ("hdfs_agg", b"", ["offsets_metadata_missing"]),
+    ("stateless", b"{}", []),
+    ("hdfs_agg", b"{}", ["settings_lost"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "line", "codes"), SECOND_LINES)
+@pytest.mark.parametrize("committed", [True, False])
+def test_offsets_without_their_second_line_are_told_once(kind, line, codes, committed):
+    scene = Scene.of(kind)
+    scene.put("offsets/11", with_second_line(scene.read("offsets/11"), line))
+    if not committed:
+        scene.remove("commits/11")
+    assert [finding.code for finding in diagnose(scene.layout).findings] == codes
+
+
+@pytest.mark.parametrize("line", [b"", b"{}"])
+def test_the_second_line_before_a_committed_batch_is_not_needed(line):
+    scene = Scene.of("hdfs_agg")
+    scene.put("offsets/10", with_second_line(scene.read("offsets/10"), line))
+    assert diagnose(scene.layout).findings == ()
+
+
+def test_a_planned_batch_goes_on_from_settings_that_are_empty():
+    scene = Scene.of("hdfs_agg")
+    plan_next(scene)
+    scene.put("offsets/11", with_second_line(scene.read("offsets/11"), b"{}"))
+    assert diagnose(scene.layout).healthy
+
+
 EXACT = {
     "planned offsets empty": lambda s: s.remove("offsets/12"),
     "planned offsets cut": lambda s: s.remove("offsets/12"),
+    "planned offsets without their second line": lambda s: s.remove("offsets/12"),
     "unfinished repartition": lambda s: s.remove("offsets/12"),
     "a planned batch that goes back": lambda s: s.remove("offsets/12"),
     "an entry of a source that no batch has yet, damaged": lambda s: s.remove("sources/0/12"),

@@ -31,10 +31,14 @@ def opened(directory: Path) -> StructuredStreamingLayout:
     return layout
 
 
-def errors(directory: Path) -> set[str]:
+def told(directory: Path) -> list[str]:
     layout = opened(directory)
     result = validate(layout, layout.candidates()[-1], Depth.CONTENT)
-    return {issue.code for issue in result.issues if issue.severity is Severity.ERROR}
+    return [issue.code for issue in result.issues if issue.severity is Severity.ERROR]
+
+
+def errors(directory: Path) -> set[str]:
+    return set(told(directory))
 
 
 def test_a_healthy_directory_is_not_refused(directory):
@@ -53,11 +57,12 @@ def test_a_source_that_never_had_a_position_is_not(directory):
     assert errors(directory) == set()
 
 
-def test_an_entry_without_settings_is_refused(directory):
+@pytest.mark.parametrize(("line", "code"), [("", "offsets_metadata_missing"), ("{}", "settings_lost")])
+def test_an_entry_without_settings_is_refused(directory, line, code):
     path = directory / "offsets" / "5"
     lines = path.read_text().split("\n")
-    path.write_text("\n".join([lines[0], "", *lines[2:]]))
-    assert errors(directory) == {"offsets_metadata_missing"}
+    path.write_text("\n".join([lines[0], line, *lines[2:]]))
+    assert told(directory) == [code]
 
 
 def test_state_that_was_removed_shows_by_the_seal(directory):
