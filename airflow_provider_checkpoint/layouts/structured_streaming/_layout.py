@@ -14,7 +14,15 @@ from airflow_provider_checkpoint.exceptions import (
     CorruptError,
     CorruptManifestError,
 )
-from airflow_provider_checkpoint.layouts._protocol import HOUSEKEEPING, Check, Examination, Layout, Named, Role
+from airflow_provider_checkpoint.layouts._protocol import (
+    HOUSEKEEPING,
+    NOT_THERE,
+    Check,
+    Examination,
+    Layout,
+    Named,
+    Role,
+)
 from airflow_provider_checkpoint.layouts.structured_streaming import _names as names
 from airflow_provider_checkpoint.layouts.structured_streaming._beside import RecordsBeside
 from airflow_provider_checkpoint.layouts.structured_streaming._logs import Commit, Offsets, parse_commit
@@ -295,7 +303,7 @@ class StructuredStreamingLayout(Layout):
         return CheckpointNotFoundError(
             f"no committed batch {batch}",
             subject=self.blobs.uri,
-            hint="It was never committed, or Spark or a prune has removed it. List what is there.",
+            hint=NOT_THERE,
         )
 
 

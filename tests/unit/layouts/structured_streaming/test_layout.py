@@ -17,7 +17,7 @@ from airflow_provider_checkpoint.exceptions import (
     ConfigurationError,
     CorruptManifestError,
 )
-from airflow_provider_checkpoint.layouts._protocol import Named, Role
+from airflow_provider_checkpoint.layouts._protocol import NOT_THERE, Named, Role
 from airflow_provider_checkpoint.layouts.structured_streaming import StructuredStreamingLayout, diagnose
 from airflow_provider_checkpoint.model import (
     CheckpointId,
@@ -204,8 +204,10 @@ def test_what_is_no_number_of_a_batch_is_refused(agg, text):
 
 @pytest.mark.parametrize("value", ["x", -1, 2**63, 99])
 def test_a_batch_that_is_not_there_is_not_found(agg, value):
-    with pytest.raises(CheckpointNotFoundError):
+    with pytest.raises(CheckpointNotFoundError) as caught:
         agg.load(CheckpointId(value))
+    # What a prune took comes back; the same is said of it whatever the layout.
+    assert caught.value.hint == NOT_THERE
     assert [issue.code for issue in agg.examine(CheckpointId(value)).issues] == ["manifest_missing"]
 
 
