@@ -142,7 +142,15 @@ VALIDATE = (
     ),
 )
 
-DIAGNOSE = (depth("content", "how far files are looked into"), _THREADS)
+DIAGNOSE = (
+    depth("content", "how far files are looked into"),
+    argument(
+        "--file-sink",
+        metavar="URI",
+        help="the output of Spark's file sink; look into its log and for its files, too",
+    ),
+    _THREADS,
+)
 SEAL = (
     argument("ids", metavar="ID", nargs="*", group=_SELECTION, help="batches to seal (default: the newest)"),
     _THREADS,

@@ -240,6 +240,7 @@ VERBS = (
         (
             ("s3://lake/checkpoints/clicks", "why does it not start?"),
             ("s3://lake/checkpoints/clicks --depth presence", "a quick look, without reading state"),
+            ("s3://lake/checkpoints/clicks --file-sink s3://lake/clicks", "does its output fit, and is it whole?"),
             ("/data/checkpoints/clicks --json | jq '.recoverable'", "for a program"),
         ),
         "diagnose:run",

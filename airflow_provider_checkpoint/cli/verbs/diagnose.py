@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_provider_checkpoint.blobs import open_blobs
 from airflow_provider_checkpoint.cli import exits
 from airflow_provider_checkpoint.cli.verbs._spark import require_spark
 from airflow_provider_checkpoint.layouts.structured_streaming import diagnose, render
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 def run(layout: Layout, arguments: Namespace, console: Console) -> int:
     directory = require_spark(layout, "diagnose")
-    diagnosis = diagnose(directory, depth=Depth(arguments.depth or "content"), width=arguments.threads)
+    sink = None if arguments.file_sink is None else open_blobs(arguments.file_sink, arguments.store_options)
+    depth = Depth(arguments.depth or "content")
+    diagnosis = diagnose(directory, depth=depth, width=arguments.threads, file_sink=sink)
     if console.json:
         console.document(diagnosis.document())
     else:

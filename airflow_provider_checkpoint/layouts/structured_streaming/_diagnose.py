@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from airflow_provider_checkpoint.exceptions import BlobNotFoundError, CorruptError
 from airflow_provider_checkpoint.layouts.structured_streaming._diagnose_logs import log_findings, readable_offsets
+from airflow_provider_checkpoint.layouts.structured_streaming._diagnose_sink import Progress, Sink, last_published
 from airflow_provider_checkpoint.layouts.structured_streaming._diagnosis import Diagnosis, Finding
 from airflow_provider_checkpoint.layouts.structured_streaming._names import is_litter, is_table
 from airflow_provider_checkpoint.layouts.structured_streaming._needs import descriptions, state_needs
@@ -29,6 +30,7 @@ from airflow_provider_checkpoint.model import Artifact, CheckpointId, Depth, Iss
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from airflow_provider_checkpoint.blobs import BlobStore
     from airflow_provider_checkpoint.layouts.structured_streaming._layout import StructuredStreamingLayout
     from airflow_provider_checkpoint.layouts.structured_streaming._logs import Commit, Offsets
     from airflow_provider_checkpoint.layouts.structured_streaming._view import View
@@ -37,11 +39,22 @@ if TYPE_CHECKING:
 _TOLD = 10
 
 
-def diagnose(layout: StructuredStreamingLayout, *, depth: Depth = Depth.CONTENT, width: int = 8) -> Diagnosis:
-    """Find everything that can be seen from the directory alone. Changes nothing.
+def diagnose(
+    layout: StructuredStreamingLayout,
+    *,
+    depth: Depth = Depth.CONTENT,
+    width: int = 8,
+    file_sink: BlobStore | None = None,
+) -> Diagnosis:
+    """Find everything that can be seen from the directory and, if it is named, its file sink. Changes nothing.
 
     :param depth: how far files are looked into; ``presence`` is quick and misses what only reading finds.
+    :param file_sink: the output of Spark's file sink. Then a batch is recoverable only if the sink can go back to it,
+        too.
     """
+    # A query that runs goes on while we look. What its sink had before is compared with what it has planned since, and
+    # what it has committed with what its sink has by then.
+    published = -1 if file_sink is None else last_published(file_sink)
     view = layout.look()
     seal = newest_seal(layout.blobs, view.directory.seals)
     known: Known = {}
@@ -54,6 +67,11 @@ def diagnose(layout: StructuredStreamingLayout, *, depth: Depth = Depth.CONTENT,
         findings += _abandoned_state(view)
         findings += _moved(view, layout.blobs.uri, last[0])
     findings += _litter(view)
+    if file_sink is not None:
+        sink = Sink(file_sink, depth)
+        progress = _progress(view)
+        findings += [*sink.ahead(published, progress), *sink.findings(progress, recoverable)]
+        recoverable = tuple(filter(sink.reaches, recoverable))
     doubts = {issue.message.partition(": ")[2] for found in known.values() for issue in found if issue.code == DOUBT}
     return Diagnosis(
         uri=layout.blobs.uri,
@@ -65,7 +83,13 @@ def diagnose(layout: StructuredStreamingLayout, *, depth: Depth = Depth.CONTENT,
         findings=tuple(_told(sorted(findings, key=lambda finding: not finding.blocking))),
         recoverable=recoverable,
         unproven=tuple(sorted(doubts)),
+        file_sink=None if file_sink is None else file_sink.uri,
     )
+
+
+def _progress(view: View) -> Progress:
+    committed = max(view.directory.commits, default=-1)
+    return Progress(planned=max([committed, *view.directory.offsets]), committed=committed)
 
 
 def _recoverable(

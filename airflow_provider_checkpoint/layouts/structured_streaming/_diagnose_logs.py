@@ -14,6 +14,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming._source_log import
     prove_source_entry,
     read_set,
 )
+from airflow_provider_checkpoint.layouts.structured_streaming._spark_says import INCOMPLETE, TOO_NEW
 from airflow_provider_checkpoint.layouts.structured_streaming._steps import UNDESCRIBED, offsets_issues
 from airflow_provider_checkpoint.model import Severity
 
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.layouts.structured_streaming._logs import Offsets
     from airflow_provider_checkpoint.layouts.structured_streaming._view import View
 
-_INCOMPLETE = "IllegalStateException: Incomplete log file, or JsonEOFException: Unexpected end-of-input (no file name)"
-_SOURCE_ENTRY = f"{_INCOMPLETE}; nothing, if it names the wrong files: they are left out, or read once more"
-_TOO_NEW = "SparkIllegalStateException [INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION]"
+_SOURCE_ENTRY = f"{INCOMPLETE}; nothing, if it names the wrong files: they are left out, or read once more"
 
 
 def log_findings(view: View, blobs: BlobStore, query_id: str | None) -> Iterator[Finding]:
@@ -157,7 +156,7 @@ def _damaged_offsets(view: View, last: int, error: CorruptError) -> Finding:
         code="offsets_version" if too_new else "offsets_corrupt",
         blocking=True,
         subject=f"{OFFSETS}/{last}",
-        spark_says=f"{_TOO_NEW} ... maximum supported log version" if too_new else _INCOMPLETE,
+        spark_says=f"{TOO_NEW} ... maximum supported log version" if too_new else INCOMPLETE,
         wrong=error.message + ("; its batch is committed" if committed else "; its batch was not committed"),
         fix=fix,
     )
@@ -176,7 +175,7 @@ def _previous(view: View, last: int, offsets: Offsets) -> Iterator[Finding]:
             code="previous_offsets_missing" if before is None else "previous_offsets_corrupt",
             blocking=True,
             subject=name,
-            spark_says=f"IllegalStateException: batch {last - 1} doesn't exist" if before is None else _INCOMPLETE,
+            spark_says=f"IllegalStateException: batch {last - 1} doesn't exist" if before is None else INCOMPLETE,
             wrong="the offsets before the last are not there" if before is None else before.message,
             fix=f"Copy offsets/{last} to {name}: batch {last} is committed, so only the last position counts."
             if committed
@@ -285,7 +284,7 @@ def _commits(view: View, last: int) -> Iterator[Finding]:
             code="commit_version" if too_new else "commit_corrupt",
             blocking=True,
             subject=key,
-            spark_says=f"{_TOO_NEW} ... maximum supported log version" if too_new else _INCOMPLETE,
+            spark_says=f"{TOO_NEW} ... maximum supported log version" if too_new else INCOMPLETE,
             wrong=error.message,
             fix=""
             if too_new or newest != last

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 NOT_COVERED = (
     "Whether the query itself fits this directory (its sources, operators and schemas, the files it still has to read,"
-    " what its sinks hold) cannot be told from the directory."
+    " what sinks hold that were not looked into) cannot be told from the directory."
 )
+
+#: Where these are found, the log of the sink cannot be read to its end.
+_SINK_LOG = frozenset({"sink_log_corrupt", "sink_log_missing"})
 
 
 class Finding(BaseModel):
@@ -53,6 +56,8 @@ class Diagnosis(BaseModel):
     """Batches from which a query can go on, newest first."""
     unproven: tuple[str, ...] = ()
     """What could not be proven of the files that were read, such as content whose format has no checksum."""
+    file_sink: str | None = None
+    """The output of the file sink, if it was looked into; then ``recoverable`` are batches it can go back to, too."""
     not_covered: str = NOT_COVERED
 
     @property
@@ -68,8 +73,18 @@ class Diagnosis(BaseModel):
         if not self.recoverable and all(finding.fix for finding in self.findings if finding.blocking):
             return "Take the exact fixes above, and look again."
         if not self.recoverable:
-            return "No batch here can be gone back to: start a new checkpoint at known offsets."
-        return f"Go back to batch {self.recoverable[0]}: restore it into a new directory and restart the query there."
+            anew = "" if self.file_sink is None else ", with a new folder for its output"
+            return f"No batch here can be gone back to: start a new checkpoint at known offsets{anew}."
+        batch = self.recoverable[0]
+        if self.file_sink is None:
+            return f"Go back to batch {batch}: restore it into a new directory and restart the query there."
+        back = f"Go back to batch {batch} with the sink (--file-sink): restore it into a new directory and restart the"
+        if not any(finding.code in _SINK_LOG for finding in self.findings):
+            return f"{back} query there."
+        return (
+            f"Remove the entries of _spark_metadata above {batch}, newest first; which files are of later batches can"
+            f" no longer be told in full, so they stay, unseen by readers that follow the log. {back} query there."
+        )
 
     def document(self) -> dict[str, object]:
         """The diagnosis as JSON, with what follows from it."""
@@ -84,6 +99,8 @@ def render(diagnosis: Diagnosis) -> str:
 def _lines(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"{diagnosis.uri}"
     yield f"  query {diagnosis.query_id or 'unknown'}, written by Spark {diagnosis.writer}"
+    if diagnosis.file_sink is not None:
+        yield f"  file sink {diagnosis.file_sink}"
     yield f"  last planned batch {_number(diagnosis.last_planned)}, last committed {_number(diagnosis.last_committed)}"
     yield ""
     yield "The query can go on." if diagnosis.healthy else "The query cannot go on as it is."

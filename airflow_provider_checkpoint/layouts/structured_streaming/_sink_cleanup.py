@@ -51,7 +51,7 @@ def plan_file_sink(blobs: BlobStore, batch: int) -> SinkCleanup:
     place of the entries before it, and says nothing of batches.
     """
     log = blobs.at(LOG)
-    entries = {info.key: int(match[1]) for info in blobs.list(LOG) if (match := _ENTRY.fullmatch(info.key)) is not None}
+    entries = _numbered(blobs)
     later = sorted((key for key, number in entries.items() if number > batch), key=lambda key: -entries[key])
     if not later:
         return SinkCleanup(uri=blobs.uri, kind="file_sink", batch=batch)
@@ -63,8 +63,17 @@ def plan_file_sink(blobs: BlobStore, batch: int) -> SinkCleanup:
             subject=blobs.uri,
             hint="Go back to a batch whose entries are still there, or write to a new folder.",
         ) from error
-    data = [_inside(blobs, file.path) for file in read_sink_log(log) if file.path not in kept]
+    data = [inside(blobs, file.path) for file in read_sink_log(log) if file.path not in kept]
     return SinkCleanup(uri=blobs.uri, kind="file_sink", batch=batch, log=tuple(later), data=tuple(data))
+
+
+def sink_entries(blobs: BlobStore) -> dict[int, str]:
+    """The entries of a sink's log by number; of two with the same, the compact one, as Spark takes it."""
+    return {number: key for key, number in sorted(_numbered(blobs).items())}
+
+
+def _numbered(blobs: BlobStore) -> dict[str, int]:
+    return {info.key: int(match[1]) for info in blobs.list(LOG) if (match := _ENTRY.fullmatch(info.key)) is not None}
 
 
 def plan_batch_folders(blobs: BlobStore, batch: int, *, pattern: str = "batch_id={batch}") -> SinkCleanup:
@@ -105,8 +114,11 @@ def _checksum(key: str) -> str:
     return f"{folder}{slash}.{name}.crc"
 
 
-def _inside(blobs: BlobStore, path: str) -> str:
-    """A file of the sink by its key; its log has absolute paths, in whichever scheme Spark was given."""
+def inside(blobs: BlobStore, path: str) -> str:
+    """A file of the sink by its key; its log has absolute paths, in whichever scheme Spark was given.
+
+    Raises NoEvidenceError if it is not below the sink.
+    """
     root = unquote(urlsplit(blobs.uri).path).rstrip("/") + "/"
     found = unquote(urlsplit(path).path)
     if not found.startswith(root):

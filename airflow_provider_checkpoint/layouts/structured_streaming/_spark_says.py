@@ -1,4 +1,4 @@
-"""What Spark says about damaged state, by file and kind of damage.
+"""What Spark says about damaged logs and state, by file and kind of damage.
 
 Seen with Spark 4.3, which names more than earlier ones do. In Python a query fails with these texts wrapped in others;
 look for the name in square brackets.
@@ -7,6 +7,8 @@ look for the name in square brackets.
 from __future__ import annotations
 
 SILENT = "nothing: the query starts, and its results are wrong"
+INCOMPLETE = "IllegalStateException: Incomplete log file, or JsonEOFException: Unexpected end-of-input (no file name)"
+TOO_NEW = "SparkIllegalStateException [INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION]"
 
 _LOAD = "SparkException [CANNOT_LOAD_STATE_STORE.{}]"
 _UNREADABLE = _LOAD.format("UNCATEGORIZED")

@@ -38,6 +38,26 @@ def test_a_damaged_one_is_explained_and_left_as_it_is(run, directory):
     assert everything_in(directory) == before
 
 
+def test_the_file_sink_is_looked_into_if_it_is_named(run, directory, tmp_path):
+    log = tmp_path / "pages" / "_spark_metadata"
+    log.mkdir(parents=True)
+    for number in range(12):
+        (log / str(number)).write_text("v1")
+    fits = run("diagnose", directory, "--file-sink", log.parent)
+    assert (fits.code, fits.err) == (0, "")
+    (log / "10").write_text("")
+    before = everything_in(log.parent)
+    assert run("diagnose", directory).code == 0
+    done = run("diagnose", directory, "--file-sink", log.parent)
+    assert done.code == 1
+    assert "1. _spark_metadata/10 (sink_log_corrupt)" in done.out
+    assert "Go back to batch 9 with the sink (--file-sink)" in done.out
+    document = run("diagnose", directory, "--file-sink", log.parent, "--json").document
+    assert document["recoverable"] == list(range(9, -1, -1))
+    assert document["file_sink"] == f"file://{log.parent}"
+    assert everything_in(log.parent) == before
+
+
 def test_names_in_a_directory_cannot_steer_a_terminal(run, directory):
     (directory / "metadata").write_bytes(b'{"id":"\\u001b[31mred"}')
     assert "\x1b" not in run("diagnose", directory).out
