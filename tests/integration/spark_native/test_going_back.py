@@ -18,6 +18,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming import (
     StructuredStreamingLayout,
     apply_cleanup,
     apply_clone,
+    diagnose,
     plan_clone,
     plan_file_sink,
     replay,
@@ -144,18 +145,22 @@ def test_the_file_sink_goes_back_with_the_query_and_no_row_is_lost_or_doubled(co
     layout = layout_of(directory)
     target = directory.parent / "clone"
     sink = open_blobs(str(output))
+    assert diagnose(layout, file_sink=sink).findings == ()
     cleanup = plan_file_sink(sink, BACK_TO)
     assert cleanup.log
     assert cleanup.data
     apply_clone(
         layout, plan_clone(layout, CheckpointId(BACK_TO), str(target), now=datetime.now(UTC)), layout_of(target)
     )
+    assert [finding.code for finding in diagnose(layout_of(target), file_sink=sink).findings] == ["sink_ahead"]
     apply_cleanup(sink, cleanup)
+    assert diagnose(layout_of(target), file_sink=sink).findings == ()
     outcome = corpus.run(name, target)
     assert outcome.error is None, outcome.message
     read = corpus.spark.read.schema("key STRING, value LONG").json(f"file://{output}").collect()
     truth = [json.loads(row) for row in corpus.truth[name][0]]
     assert sorted(map(tuple, read)) == sorted((row["key"], row.get("value")) for row in truth)
+    assert diagnose(layout_of(target), file_sink=sink).findings == ()
 
 
 def relocate_sink_log(output: Path, made: Path) -> None:
