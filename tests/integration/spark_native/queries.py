@@ -111,6 +111,12 @@ def _process(spark: SparkSession, landing: Path) -> DataFrame:
     return counted(files(spark, landing))
 
 
+def _remind(spark: SparkSession, landing: Path) -> DataFrame:
+    from tests.integration.spark_native.processor import reminded
+
+    return reminded(files(spark, landing))
+
+
 QUERIES: dict[str, Query] = {
     query.name: query
     for query in (
@@ -139,5 +145,17 @@ QUERIES: dict[str, Query] = {
         Query("file_sink_rocksdb", _distinct, conf=_ROCKSDB, sink="files"),
         Query("file_sink_changelog", _distinct, conf=_CHANGELOG, sink="files"),
         Query("file_sink_format2", _distinct, conf=_FORMAT_2, sink="files"),
+    )
+}
+
+#: Time passes in them, so that a query of this kind has always something to do; here it runs only for new input.
+_ON_INPUT = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
+
+#: With timers and values that run out. They are not among those that are damaged in every way.
+TIMERS: dict[str, Query] = {
+    query.name: query
+    for query in (
+        Query("timers", _remind, "update", {**_CHANGELOG, **_ON_INPUT}),
+        Query("timers_format2", _remind, "update", {**_FORMAT_2, **_ON_INPUT}),
     )
 }
