@@ -106,7 +106,7 @@ class Sink:
             return
         fix = ""
         if progress.committed < 0:
-            fix = "Give the query a new folder for its output, or take everything out of this one, the log last."
+            fix = "Give the query a new folder for its output, or empty this one."
         elif self.reaches(progress.committed):
             fix = (
                 f"Remove the entries of {LOG} above {progress.committed}, newest first, and the files that only they"

@@ -48,7 +48,7 @@ def plan_file_sink(blobs: BlobStore, batch: int) -> SinkCleanup:
     """Take back what Spark's file sink (parquet, json, ... with ``_spark_metadata``) published after a batch.
 
     Raises NoEvidenceError if the log no longer tells which files are older: a compaction after the batch has taken the
-    place of the entries before it, and says nothing of batches.
+    place of the entries before it, and says nothing of batches. Also if it cannot be read to its end.
     """
     log = blobs.at(LOG)
     entries = _numbered(blobs)
@@ -63,7 +63,14 @@ def plan_file_sink(blobs: BlobStore, batch: int) -> SinkCleanup:
             subject=blobs.uri,
             hint="Go back to a batch whose entries are still there, or write to a new folder.",
         ) from error
-    data = [inside(blobs, file.path) for file in read_sink_log(log) if file.path not in kept]
+    try:
+        data = [inside(blobs, file.path) for file in read_sink_log(log) if file.path not in kept]
+    except CorruptManifestError as error:
+        raise NoEvidenceError(
+            f"the log of the sink no longer tells what was published after batch {batch} ({error.message})",
+            subject=blobs.uri,
+            hint="Run diagnose with --file-sink: it says which entries have to go first.",
+        ) from error
     return SinkCleanup(uri=blobs.uri, kind="file_sink", batch=batch, log=tuple(later), data=tuple(data))
 
 

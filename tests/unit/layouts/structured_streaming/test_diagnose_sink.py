@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from airflow_provider_checkpoint.blobs import MemoryBlobs
-from airflow_provider_checkpoint.layouts.structured_streaming import Diagnosis, diagnose, render
+from airflow_provider_checkpoint.exceptions import NoEvidenceError
+from airflow_provider_checkpoint.layouts.structured_streaming import Diagnosis, diagnose, plan_file_sink, render
 from airflow_provider_checkpoint.model import Depth
 from tests.unit.layouts.structured_streaming.making import Scene
 
@@ -237,6 +238,17 @@ def test_entries_that_cannot_be_read_go_before_the_sink_can_go_back():
     written = Written()
     written.remove(10)
     assert written.diagnose().way_back.startswith(f"Remove the entries of {LOG} above 9, newest first")
+
+
+@pytest.mark.parametrize("damage", [lambda w: w.remove(10), lambda w: w.out.replace(f"{LOG}/10", b"")])
+def test_until_they_are_gone_the_sink_stays_as_it_is_and_after_that_it_goes_back(damage):
+    written = Written()
+    damage(written)
+    with pytest.raises(NoEvidenceError, match="after batch 9") as caught:
+        plan_file_sink(written.out, 9)
+    assert "diagnose" in caught.value.hint
+    written.remove(11, 10)
+    assert plan_file_sink(written.out, 9).log == ()
 
 
 def test_what_files_are_missing_is_told_in_a_few_words():
