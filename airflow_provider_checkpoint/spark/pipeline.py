@@ -69,7 +69,7 @@ class RunOptions:
     max_epochs: int | None = None
     poll_seconds: float = 1.0
     tolerable_failures: int = 0
-    """So many epochs in a row may fail before the run does."""
+    """So many epochs, or looks for input, in a row may fail before the run does."""
     verify: Depth = Depth.CONTENT
     """How far the checkpoint to start from is proven."""
     cache_folder: str | None = None

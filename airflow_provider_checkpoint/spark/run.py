@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from airflow_provider_checkpoint.exceptions import ConfigurationError, FencedWriterError, SinkCommitError
+from airflow_provider_checkpoint.exceptions import (
+    AttentionError,
+    ConfigurationError,
+    FencedWriterError,
+    PermanentError,
+    SinkCommitError,
+)
 from airflow_provider_checkpoint.layouts.partitioned import PartitionEntry, operators_of
 from airflow_provider_checkpoint.spark.operators import (
     VNODE,
@@ -60,8 +66,19 @@ class Run:
         """Epoch after epoch, until the input ends, enough are done, or somebody asked to stop."""
         done = 0
         while not self._pipeline.stopping.is_set() and done != self._options.max_epochs:
-            part = self._pipeline.next_slice(self._coordinator.last)
+            try:
+                part = self._pipeline.next_slice(self._coordinator.last)
+            except (AttentionError, PermanentError):
+                raise
+            except Exception:
+                # It counts as an epoch that failed, but none has begun: there is nothing to discard.
+                if self._failures.failed(FailureReason.IO) is FailureVerdict.FAIL_JOB:
+                    raise
+                log.exception("looking for input failed, %d in a row; trying again", self._failures.count)
+                self._pipeline.stopping.wait(self._options.poll_seconds)
+                continue
             if part is None:
+                self._failures.nothing_to_do()
                 if self._options.available_now:
                     break
                 self._pipeline.stopping.wait(self._options.poll_seconds)

@@ -48,7 +48,11 @@ class Source(ABC):
 
     @abstractmethod
     def next_slice(self, start: SourcePosition | None) -> Slice | None:
-        """What to read next, or None if there is nothing new."""
+        """What to read next, or None if there is nothing new.
+
+        A run that tolerates failures asks again after an error, unless it is one of ours that says a person must act or
+        that the call can never succeed.
+        """
 
     @abstractmethod
     def read(self, spark: SparkSession, part: Slice) -> DataFrame:

@@ -133,3 +133,8 @@ class FailureManager:
                 self._count = 0
                 # Older ones are old news from now on without being remembered.
                 self._counted = {each for each in self._counted if each > checkpoint_id}
+
+    def nothing_to_do(self) -> None:
+        """There was nothing to make a checkpoint of, and that much was learnt without a failure: the row is broken."""
+        with self._lock:
+            self._count = 0

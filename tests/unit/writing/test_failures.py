@@ -127,6 +127,14 @@ def test_a_negative_number_is_refused() -> None:
         FailureManager(tolerable=-1)
 
 
+def test_having_nothing_to_do_breaks_the_row_and_forgets_no_id() -> None:
+    failures = FailureManager(tolerable=2)
+    assert fail(failures, 1, None) == [TOLERATED, TOLERATED]
+    failures.nothing_to_do()
+    assert failures.count == 0
+    assert fail(failures, 1, None, 2, None) == [IGNORED, TOLERATED, TOLERATED, FAIL_JOB]
+
+
 def test_ids_that_are_text_work_alike() -> None:
     first, second = (CheckpointId(f"0192a3b4-c5d6-7e8f-9a0b-1c2d3e4f5a6{digit}") for digit in "ab")
     failures = FailureManager(tolerable=0)
