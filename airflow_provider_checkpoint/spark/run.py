@@ -61,6 +61,8 @@ class Run:
         self._options = options
         self._book = VnodeBook.of(layout, coordinator.last)
         self._failures = FailureManager(options.tolerable_failures)
+        self._told: set[str] = set()
+        """Input whose change was told."""
 
     def loop(self) -> Checkpoint | None:
         """Epoch after epoch, until the input ends, enough are done, or somebody asked to stop."""
@@ -77,6 +79,7 @@ class Run:
                 log.exception("looking for input failed, %d in a row; trying again", self._failures.count)
                 self._pipeline.stopping.wait(self._options.poll_seconds)
                 continue
+            self._tell_changed_input()
             if part is None:
                 self._failures.nothing_to_do()
                 if self._options.available_now:
@@ -87,6 +90,24 @@ class Run:
         if self._options.savepoint_at_end:
             self._savepoint()
         return self._coordinator.last
+
+    def _tell_changed_input(self) -> None:
+        """Name input that was written again since it was read, once per run. Times are no proof: no reason to stop."""
+        last = self._coordinator.last
+        if last is None:
+            return
+        changed = [each for each in self._pipeline.source.changed_since(last.created) if each not in self._told]
+        if changed:
+            self._told.update(changed)
+            log.warning(
+                "source %r: written again after checkpoint %s had read it: %s. If the rows are others now, state and"
+                " output still go by the old ones: go back to a checkpoint from before to read it anew, and put later"
+                " corrections into new files. If it was only copied or touched, or the store's clock is ahead, all is"
+                " well.",
+                self._pipeline.source.name,
+                last.id,
+                ", ".join(map(repr, changed)),
+            )
 
     def _epoch_or_failure(self, part: Slice) -> bool:
         """Whether the epoch was committed. A failure is raised unless it is tolerated; then the input is tried anew."""

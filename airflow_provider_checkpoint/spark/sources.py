@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,13 +14,16 @@ from airflow_provider_checkpoint.exceptions import ConfigurationError, InputGone
 from airflow_provider_checkpoint.model import FilePosition, KafkaPartition, KafkaPosition, SourcePosition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
 
 #: The column in which a file source says where a row came from: a name as in the parts of its slice.
 FILE = "__file"
 _SCHEME = "^[A-Za-z][A-Za-z0-9+.-]*:/+"
+#: So many changed files are named at most.
+_NAMED = 10
 _PATTERN = re.compile(r"([\\{}\[\]*?])")
 
 
@@ -58,11 +62,19 @@ class Source(ABC):
     def read(self, spark: SparkSession, part: Slice) -> DataFrame:
         """The rows of a slice."""
 
+    def changed_since(self, moment: datetime) -> Sequence[str]:  # noqa: ARG002 - most sources cannot tell
+        """Names of input before the start last asked for that was written after a moment, as far as can be told.
+
+        Reading it again would give other rows. Times are no proof, so this is for a warning.
+        """
+        return ()
+
 
 class FileSource(Source):
     """Files that land in a folder or in folders below it, whole and for good, in the order of their names.
 
     A file that turns up later with a name before one already read is an error: name files so that they sort by arrival.
+    One that is written again after it was read is told in the log.
     What begins with an underscore or a dot, file or folder, is not there yet.
 
     :param schema: the columns, as Spark writes schemas.
@@ -89,13 +101,17 @@ class FileSource(Source):
         self._suffix = suffix
         self._max_files = max_files
         self._options = dict(options or {})
+        self._youngest: list[tuple[datetime, str]] = []
+        """Of the files before the last start."""
 
     def describe(self) -> Mapping[str, Any]:
         return {"kind": "files", "name": self.name, "format": self._format, "schema": self._schema}
 
     def next_slice(self, start: SourcePosition | None) -> Slice | None:
         done = self._position(start)
-        names = sorted(info.key for info in open_blobs(self._uri, self._options).list() if self._counts(info.key))
+        listed = open_blobs(self._uri, self._options).list()
+        written = {info.key: info.modified for info in listed if self._counts(info.key)}
+        names = sorted(written)
         earlier = sum(name <= done.path for name in names) if done.path else 0
         if earlier != done.byte_offset:
             raise InputGoneError(
@@ -106,6 +122,8 @@ class FileSource(Source):
                 if earlier < done.byte_offset
                 else "Some came late. Give them names after the last one, so that they are read next.",
             )
+        times = ((written[name], name) for name in names[:earlier])
+        self._youngest = heapq.nlargest(_NAMED, ((time, name) for time, name in times if time is not None))
         new = names[earlier : earlier + self._max_files]
         if not new:
             return None
@@ -128,6 +146,9 @@ class FileSource(Source):
         path = F.regexp_replace(F.url_decode(encoded), _SCHEME, "")
         start = len(self._root(rows.inputFiles(), part.parts)) + 1
         return rows.withColumn(FILE, F.substring(path, start, 2**31 - 1))
+
+    def changed_since(self, moment: datetime) -> Sequence[str]:
+        return sorted(name for time, name in self._youngest if time > moment)
 
     def _root(self, files: Collection[str], parts: Collection[str]) -> str:
         """What Spark's names of the files have before ours."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from airflow_provider_checkpoint.exceptions import ConfigurationError, InputGoneError
 from airflow_provider_checkpoint.model import FilePosition, KafkaPartition, KafkaPosition
+from airflow_provider_checkpoint.spark.operators import StoreAddress
+from airflow_provider_checkpoint.spark.pipeline import CheckpointedPipeline, Routed, RunOptions
 from airflow_provider_checkpoint.spark.sources import FILE, FileSource, KafkaSource, Slice, kafka_json
 
 
@@ -47,6 +53,46 @@ def test_a_file_that_turns_up_before_what_was_read_is_noticed(tmp_path):
     land(tmp_path, "a.json")
     with pytest.raises(InputGoneError, match=r"2 are there[\s\S]*names after the last one"):
         source(tmp_path).next_slice(position)
+
+
+def written_at(path, moment) -> None:
+    os.utime(path, (moment.timestamp(), moment.timestamp()))
+
+
+def test_files_that_were_changed_since_are_those_before_the_start_that_are_younger(tmp_path):
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    land(tmp_path, "a.json", "b.json", "c.json", "d.json")
+    for name, minutes in (("a.json", 7), ("b.json", -1), ("c.json", 5), ("d.json", 9)):
+        written_at(tmp_path / name, noon + timedelta(minutes=minutes))
+    files = source(tmp_path, max_files=3)
+    first = files.next_slice(None)
+    assert files.changed_since(noon) == [], "nothing was read before"
+    # What is yet to be read, d, may be as young as it likes.
+    files.next_slice(first.end)
+    assert files.changed_since(noon) == ["a.json", "c.json"]
+    assert files.changed_since(noon + timedelta(minutes=6)) == ["a.json"]
+    assert files.changed_since(noon + timedelta(minutes=7)) == []
+
+
+def test_a_file_that_is_replaced_after_it_was_read_is_told_once_with_its_name(spark, tmp_path, caplog):
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    land(landing, "a.json", "b.json", "c.json")
+    pipeline = CheckpointedPipeline("x", source=source(landing, max_files=1), route=lambda *_: Routed())
+
+    def told(**more) -> list[str]:
+        caplog.clear()
+        pipeline.run(spark, RunOptions(StoreAddress(str(tmp_path / "store")), **more))
+        return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+    caplog.set_level(logging.INFO)
+    second = pipeline.run(spark, RunOptions(StoreAddress(str(tmp_path / "store")), max_epochs=2))
+    assert told() == []
+    for name in ("a.json", "c.json"):
+        written_at(landing / name, second.created + timedelta(milliseconds=1))
+    # What comes after the point it goes back to is read anew, whatever it holds now.
+    (line,) = told(recover_from=str(second.id))
+    assert f"written again after checkpoint {second.id} had read it: 'a.json'. If" in line
 
 
 def test_what_lies_in_a_hidden_folder_has_not_landed_yet(tmp_path):
