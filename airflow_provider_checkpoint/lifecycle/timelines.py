@@ -9,7 +9,7 @@ history.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.exceptions import (
@@ -48,6 +48,8 @@ class Lineage:
     current: int
     reach: dict[int, int | None]
     """Timeline number to its last epoch that belongs here; None for no limit (the current one)."""
+    timelines: tuple[Timeline, ...] = field(default=(), compare=False, repr=False)
+    """Every record it was learnt from, ascending, abandoned branches included: their marks tell whose it is."""
 
     def contains(self, timeline: int, epoch: int) -> bool:
         if timeline not in self.reach:
@@ -75,7 +77,7 @@ def lineage(timelines: Iterable[Timeline]) -> Lineage:
         last = fork if last is None else min(last, fork)
         number = timeline.parent
         reach[number] = last
-    return Lineage(current, reach)
+    return Lineage(current, reach, tuple(known[number] for number in sorted(known)))
 
 
 # -- on the store ------------------------------------------------------------------------------------------------

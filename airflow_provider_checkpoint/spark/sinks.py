@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ParquetSink(EpochFolders):
     """A table of parquet files, ``timeline=2/epoch=7/*.parquet``: exactly once, and reads as one Spark table.
 
-    :param uri: the folder of the table.
+    :param uri: the folder of the table; belongs to this sink of one pipeline alone.
     :param options: how to reach it, without secrets.
     """
 
@@ -76,7 +76,7 @@ class SqlUpsertSink(ParquetSink):
     The rows of one epoch must name each key once and no key null, and the database must take them; an epoch for which
     that does not hold is refused before it is committed.
 
-    :param staging_uri: a folder for rows on their way; empty whenever no epoch is under way.
+    :param staging_uri: a folder for rows on their way, this sink's alone; without rows whenever no epoch is under way.
     :param connect: makes a DB-API connection to SQLite or PostgreSQL; must not commit by itself.
     :param placeholder: ``?`` for sqlite3, ``%s`` for psycopg.
     :param table: belongs to this sink alone; it must exist, with the key as its primary key or under a unique index.

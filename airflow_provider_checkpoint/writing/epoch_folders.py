@@ -5,6 +5,12 @@ Which files belong to an epoch is written down when it is prepared (``_prepared/
 :meth:`EpochFolders.committed_files`; one that reads the folder as a table may see an epoch a moment before it is
 published, and sees exactly the published ones whenever no epoch is under way. Names that begin with an underscore are
 invisible to Spark.
+
+A folder belongs to one pipeline, because timelines and epochs have the same numbers everywhere: another one's output
+would look like litter of one's own. ``_owner.json`` says whose it is, by the mark of the pipeline's first timeline, and
+is created only if absent: of two pipelines that start at once, one gets the folder. A pipeline keeps it through every
+restart, also when it goes back, begins anew or its checkpoints move. A folder without a mark, from before there were
+any, becomes that of whoever starts with it.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.lifecycle.timelines import Lineage
 
 _FOLDER = re.compile(r"timeline=(\d+)/epoch=(\d+)/")
+_OWNER = "_owner.json"
 _RECORD = re.compile(r"_(?:prepared|committed)/timeline-(\d+)-epoch-(\d+)\.json")
 
 
@@ -48,6 +55,15 @@ class _Files(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     files: tuple[OutputFile, ...]
+
+
+class _Owner(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    writer: str
+    """The mark of a timeline of the pipeline."""
+    reason: str = ""
+    """What that timeline was opened for. It names the pipeline to people."""
 
 
 class EpochFolders:
@@ -125,8 +141,10 @@ class EpochFolders:
                 hint="It is another pipeline's, or its checkpoints were deleted. Give the sink a folder of its own, or"
                 " empty this one.",
             )
+        self._require_own(history)
 
     def retain(self, history: Lineage) -> None:
+        self._claim(history)
         records = {_parse(info.key): info for info in self.blobs.list("_committed")}
         files = self._files()
         for ref in sorted(files.keys() | set(self._recorded())):
@@ -137,6 +155,29 @@ class EpochFolders:
                 self.roll_back(ref)
             elif any(_is_later(file, record) for file in files.get(ref, ())):
                 self._tidy(ref, files[ref])
+
+    def _claim(self, history: Lineage) -> None:
+        """Before anything is discarded: the folder is this pipeline's from now on, or another one was faster."""
+        if history.timelines:
+            # The first, so that all writers of a pipeline write the same, whoever comes first.
+            first = history.timelines[0]
+            mark = _Owner(writer=first.writer, reason=first.reason)
+            if not self.blobs.create(_OWNER, mark.model_dump_json(indent=2).encode()).created:
+                self._require_own(history)
+
+    def _require_own(self, history: Lineage) -> None:
+        try:
+            owner = parse_model(_Owner, read_object(self.blobs, _OWNER), subject=f"{self.blobs.uri}/{_OWNER}")
+        except BlobNotFoundError:
+            return
+        if history.timelines and owner.writer not in {each.writer for each in history.timelines}:
+            raise ConfigurationError(
+                f"the folder of sink {self.name!r} belongs to another pipeline ({owner.reason or owner.writer})",
+                subject=self.blobs.uri,
+                hint="Give the sink a folder of its own. If the other one is gone for good, empty this one, the mark"
+                f" {_OWNER} included. If it is this pipeline after all, and only its old timelines are lost, delete"
+                f" {_OWNER}: the next start makes a new one.",
+            )
 
     def _tidy(self, ref: EpochRef, files: Sequence[BlobInfo]) -> None:
         """Remove what came after the epoch was published: from a task that Spark had given up, on a worker it had lost.
