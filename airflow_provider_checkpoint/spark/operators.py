@@ -14,7 +14,7 @@ from airflow_provider_checkpoint.blobs import open_blobs
 from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.layouts.partitioned import PartitionData, PartitionedLayout, PartitionEntry
 from airflow_provider_checkpoint.spark.cache import ArtifactCache
-from airflow_provider_checkpoint.spark.state_table import HASH, REMOVED, StateSchema, VnodeState, check_keys
+from airflow_provider_checkpoint.spark.state_table import HASH, REMOVED, StateSchema, VnodeState, as_grouped, check_keys
 from airflow_provider_checkpoint.writing.bases import Write
 from airflow_provider_checkpoint.writing.epoch_folders import OutputFile
 
@@ -127,7 +127,7 @@ class VnodeTask:
         cache = ArtifactCache(self.cache_folder)
         state = self._load(layout, cache, plan)
 
-        rows = _with_types(rows, self.operator)
+        rows = _as_in_state(rows, self.operator)
         keys = _distinct_keys(rows, self.operator.key)
         update = self.operator.update(rows.drop_columns([VNODE, HASH]), state.find(keys))
         new = state.change(*_changes(update, keys, self.operator.key))
@@ -227,25 +227,25 @@ def _distinct_keys(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
     return rows.select([*key, HASH]).group_by([*key, HASH]).aggregate([])
 
 
-def _with_types(rows: pa.Table, operator: KeyedOperator) -> pa.Table:
-    """Rows whose key columns have exactly the types of the state: Spark puts its session's time zone into times."""
+def _as_in_state(rows: pa.Table, operator: KeyedOperator) -> pa.Table:
+    """Rows whose key columns are exactly as in the state: Spark puts its session's time zone into times."""
     for name in operator.key:
         place = rows.column_names.index(name)
         field = operator.state.field(name)
         rows = rows.set_column(place, field, rows.column(name).cast(field.type))
-    return rows
+    return as_grouped(rows, operator.key)
 
 
 def _changes(update: Update, keys: pa.Table, key: tuple[str, ...]) -> tuple[pa.Table, pa.Table | None]:
     """What an update puts and what it removes, with the hashes of their keys, which the rows brought along."""
-    named = update.state.select(key)
-    if update.removed is not None:
-        named = pa.concat_tables([named, update.removed.select(key).cast(named.schema)])
+    state = as_grouped(update.state, key)
+    removed = None if update.removed is None else as_grouped(update.removed.select(key), key)
+    named = state.select(key)
+    if removed is not None:
+        named = pa.concat_tables([named, removed.cast(named.schema)])
     if named.group_by(list(key)).aggregate([]).num_rows != named.num_rows:
         raise ValueError("an update must name each key once, to be put or to be removed")
-    return _with_hash(update.state, keys, key), (
-        None if update.removed is None else _with_hash(update.removed.select(key), keys, key)
-    )
+    return _with_hash(state, keys, key), None if removed is None else _with_hash(removed, keys, key)
 
 
 def _with_hash(table: pa.Table, keys: pa.Table, key: tuple[str, ...]) -> pa.Table:

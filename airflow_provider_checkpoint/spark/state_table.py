@@ -4,6 +4,10 @@ A snapshot is one Arrow IPC file, uncompressed, so that it can be mapped into me
 hash of their key. A delta has the same form plus a column that marks removed keys, and holds every key that changed
 since the snapshot. A key is found by binary search for its hash, then compared itself, so two keys with one hash do no
 harm.
+
+Keys are equal where Spark groups them together: 0.0 and -0.0, and all NaNs. Spark's hash makes no difference between
+them either, but Arrow's comparisons go by the bits, and so did the files of earlier versions, where each was a key of
+its own. Inside the files bits still count: a row from then is removed, in its own spelling, by what takes its place.
 """
 
 from __future__ import annotations
@@ -35,6 +39,11 @@ class StateSchema:
     key: tuple[str, ...]
     columns: pa.Schema
     """Key and value columns."""
+
+    @property
+    def has_floats(self) -> bool:
+        """Whether keys that Spark takes for the same may have different bits."""
+        return any(_is_float(self.columns.field(name).type) for name in self.key)
 
     @property
     def snapshot(self) -> pa.Schema:
@@ -71,7 +80,15 @@ class VnodeState:
         changed = _rows_with(self._delta, wanted)
         old = self._without(_rows_with(self._snapshot, wanted), changed)
         current = pa.concat_tables([old, _present(changed)])
-        return self._matching(current, keys).drop_columns([HASH])
+        found = self._matching(current, keys).drop_columns([HASH])
+        grouped = as_grouped(found, self._schema.key)
+        if self._schema.has_floats and _count_keys(grouped, self._schema.key) != grouped.num_rows:
+            raise CorruptArtifactError(
+                "state holds more than one row for a key",
+                hint="It is from when 0.0 and -0.0, or different NaNs, were different keys. Start from a checkpoint"
+                " before the second came, or fresh.",
+            )
+        return grouped
 
     def change(self, upserts: pa.Table, removals: pa.Table | None = None) -> VnodeState:
         """The state after some keys got new rows and others were removed. The old one stays as it is.
@@ -82,6 +99,9 @@ class VnodeState:
         changes = [_with_mark(_conform(upserts, self._schema.snapshot), removed=False)]
         if removals is not None and removals.num_rows:
             changes.append(_with_mark(_padded(removals, self._schema.snapshot), removed=True))
+        other = self._spelt_otherwise(pa.concat_tables(changes))
+        if other.num_rows:
+            changes.append(_with_mark(_padded(other, self._schema.snapshot), removed=True))
         new = pa.concat_tables(changes)
         kept = self._without(self._delta, new)
         return VnodeState(self._schema, self._snapshot, _sorted(pa.concat_tables([kept, new])))
@@ -121,13 +141,26 @@ class VnodeState:
         return table.filter(pa.array(~gone))
 
     def _matching(self, table: pa.Table, keys: pa.Table) -> pa.Table:
-        return table.filter(pa.array(self._are_in(table, keys))) if table.num_rows else table
+        return table.filter(pa.array(self._are_in(table, keys, grouped=True))) if table.num_rows else table
 
-    def _are_in(self, table: pa.Table, others: pa.Table) -> NDArray[np.bool_]:
-        """For each row of a small table, whether its key is among others'."""
+    def _spelt_otherwise(self, new: pa.Table) -> pa.Table:
+        """Hash and key of rows held whose keys are among new ones by Spark's grouping, and not by their bits."""
+        names = [HASH, *self._schema.key]
+        if not self._schema.has_floats:
+            return new.select(names).slice(0, 0)
+        wanted = np.unique(_hashes(new))
+        held = pa.concat_tables([_rows_with(table, wanted).select(names) for table in (self._snapshot, self._delta)])
+        other = self._are_in(held, new, grouped=True) & ~self._are_in(held, new)
+        return held.filter(pa.array(other)).group_by(names).aggregate([])
+
+    def _are_in(self, table: pa.Table, others: pa.Table, *, grouped: bool = False) -> NDArray[np.bool_]:
+        """For each row of a small table, whether its key is among others': by its bits, or as Spark groups."""
         names = list(self._schema.key)
-        marked = table.select(names).append_column("__row", pa.array(np.arange(table.num_rows)))
-        met = marked.join(others.select(names).group_by(names).aggregate([]), keys=names, join_type="left semi")
+        mine, theirs = table.select(names), others.select(names)
+        if grouped:
+            mine, theirs = as_grouped(mine, names), as_grouped(theirs, names)
+        marked = mine.append_column("__row", pa.array(np.arange(table.num_rows)))
+        met = marked.join(theirs.group_by(names).aggregate([]), keys=names, join_type="left semi")
         found = np.zeros(table.num_rows, dtype=bool)
         found[met.column("__row").to_numpy()] = True
         return found
@@ -138,6 +171,27 @@ def check_keys(rows: pa.Table, key: Sequence[str]) -> None:
     for name in key:
         if rows.column(name).null_count:
             raise ValueError(f"key column {name!r} holds nulls; filter or fill them first")
+
+
+def as_grouped(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Rows whose keys have the same bits if Spark's grouping takes them for the same: one zero, one NaN."""
+    for name in key:
+        place = rows.column_names.index(name)
+        column, kind = rows.column(place), rows.field(place).type
+        if _is_float(kind):
+            column = pc.if_else(pc.equal(column, pa.scalar(0.0, kind)), pa.scalar(0.0, kind), column)
+            column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), kind), column)
+            rows = rows.set_column(place, rows.field(place), column)
+    return rows
+
+
+def _is_float(kind: pa.DataType) -> bool:
+    return kind in (pa.float32(), pa.float64())
+
+
+def _count_keys(rows: pa.Table, key: Sequence[str]) -> int:
+    count: int = rows.select(list(key)).group_by(list(key)).aggregate([]).num_rows
+    return count
 
 
 def _encode(table: pa.Table, key: Sequence[str]) -> pa.Buffer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,7 +13,7 @@ from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.layouts.partitioned import PartitionEntry
 from airflow_provider_checkpoint.model import CheckpointId
 from airflow_provider_checkpoint.spark.operators import VNODE, KeyedOperator, StoreAddress, Update, VnodePlan, VnodeTask
-from airflow_provider_checkpoint.spark.state_table import HASH
+from airflow_provider_checkpoint.spark.state_table import HASH, VnodeState
 from airflow_provider_checkpoint.writing.bases import Write
 
 MOMENT = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -61,6 +62,12 @@ class Worker:
         else:
             self._snapshot = entry
 
+    def rows(self) -> list[dict[str, object]]:
+        """All of the state."""
+        paths = [None if each is None else self._folder / "store" / each.path for each in (self._snapshot, self._delta)]
+        buffers = [None if path is None else pa.py_buffer(path.read_bytes()) for path in paths]
+        return VnodeState.of(self.operator.schema, *buffers).rows().to_pylist()
+
 
 KINDS = [
     ("string", pa.string(), ["a", ""]),
@@ -86,6 +93,42 @@ def test_a_key_of_any_plain_type_is_found_again(tmp_path, kind, values):
     for number in range(3):
         worker.epoch(pa.table({"k": pa.array(values, kind), "n": [number] * len(values)}))
     assert seen == [0, 2, 2]
+
+
+def floats(kind: pa.DataType, *texts: str) -> pa.Array:
+    """Numbers by what they are called; ``odd`` is a NaN of other bits than the usual one."""
+    width = {pa.float32(): ("<u4", "<f4", 0xFFC00001), pa.float64(): ("<u8", "<f8", 0xFFF8000000000001)}[kind]
+    odd = np.array([width[2]], width[0]).view(width[1])
+    return pa.array(np.concatenate([odd if text == "odd" else np.array([text], width[1]) for text in texts]))
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_both_zeros_are_one_key_and_all_nans_are_one_as_spark_groups_them(tmp_path, kind):
+    seen = []
+
+    def count(rows: pa.Table, state: pa.Table) -> Update:
+        seen.append(sorted(map(str, state.column("k").to_pylist())))
+        both = pa.concat_tables([rows.select(["k", "n"]), state])
+        return Update(both.group_by("k").aggregate([("n", "sum")]).rename_columns({"n_sum": "n"}))
+
+    worker = Worker(tmp_path, KeyedOperator("op", ("k",), pa.schema([("k", kind), ("n", pa.int64())]), count))
+    for texts in (["-0.0", "odd"], ["0.0", "nan", "1.5"], ["-0.0", "0.0", "nan", "odd", "1.5", "-1.5"]):
+        worker.epoch(pa.table({"k": floats(kind, *texts), "n": [1] * len(texts)}))
+    assert seen == [[], ["0.0", "nan"], ["0.0", "1.5", "nan"]]
+    assert {str(row["k"]): row["n"] for row in worker.rows()} == {"0.0": 4, "nan": 4, "1.5": 2, "-1.5": 1}
+
+
+def test_an_update_may_name_a_zero_or_a_nan_in_whichever_way(tmp_path):
+    names = iter([["0.0", "nan"], ["-0.0", "odd"]])
+
+    def toggle(rows: pa.Table, state: pa.Table) -> Update:
+        named = pa.table({"k": floats(pa.float64(), *next(names))})
+        return Update(named.slice(0, 0), removed=named) if state.num_rows else Update(named)
+
+    worker = Worker(tmp_path, KeyedOperator("op", ("k",), pa.schema([("k", pa.float64())]), toggle))
+    for left in (2, 0):
+        worker.epoch(pa.table({"k": floats(pa.float64(), "-0.0", "nan")}))
+        assert len(worker.rows()) == left
 
 
 def test_the_time_zone_of_the_session_makes_no_other_key(tmp_path):

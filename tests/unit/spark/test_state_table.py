@@ -120,3 +120,45 @@ def test_state_that_was_kept_by_another_key_is_refused_and_not_passed_over():
         for artifacts in ((state.merged().snapshot_bytes, None), (None, state.delta_bytes)):
             with pytest.raises(CorruptArtifactError, match=r"kept by the key \[\"shop\", \"customer\"\]"):
                 VnodeState.of(StateSchema(columns, SCHEMA.columns), *artifacts)
+
+
+ZEROS = StateSchema(("k",), pa.schema([("k", pa.float64()), ("n", pa.int64())]))
+
+
+def zeros(*keys: float) -> pa.Table:
+    return pa.table({HASH: [5] * len(keys), "k": list(keys), "n": list(range(len(keys)))}, schema=ZEROS.snapshot)
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_state_from_when_zeros_were_two_keys_is_found_and_replaced_under_either(merge):
+    state = VnodeState.empty(ZEROS).change(zeros(-0.0))
+    state = state.merged() if merge else state
+    found = state.find(zeros(0.0))
+    assert [str(key) for key in found.column("k").to_pylist()] == ["0.0"]
+    changed = state.change(zeros(0.0))
+    for each in (changed, changed.merged(), VnodeState.of(ZEROS, changed.snapshot_bytes, changed.delta_bytes)):
+        assert [str(row["k"]) for row in each.rows().to_pylist()] == ["0.0"]
+        assert each.find(zeros(0.0)).num_rows == 1
+    gone = state.change(zeros(), zeros(0.0).select([HASH, "k"]))
+    assert gone.rows().num_rows == gone.merged().rows().num_rows == gone.find(zeros(0.0)).num_rows == 0
+
+
+@pytest.mark.parametrize("before", [(), (-0.0, 1.5), (0.0, 1.5), (-0.0, 0.0, 1.5)])
+def test_state_that_holds_both_zeros_is_an_error_when_it_is_asked_for_them_and_only_then(before):
+    """In one file or in both, as they may be from when they were two keys."""
+    since = [key for key in (0.0, -0.0, 1.5) if str(key) not in map(str, before)]
+    snapshot = VnodeState.empty(ZEROS).change(zeros(*before)).merged()
+    delta = VnodeState.empty(ZEROS).change(zeros(*since))
+    state = VnodeState.of(ZEROS, snapshot.snapshot_bytes, delta.delta_bytes)
+    assert state.rows().num_rows == 3
+    assert state.find(zeros(1.5)).num_rows == 1
+    with pytest.raises(CorruptArtifactError, match=r"more than one row for a key[\s\S]*0.0 and -0.0"):
+        state.find(zeros(0.0, 2.5))
+
+
+def test_spark_gives_both_zeros_one_hash_and_all_nans_one(spark):
+    """Rows of one key must meet in one vnode, and be found there by their hash."""
+    for kind in ("float", "double"):
+        zero, minus, nan = (f"cast('{text}' as {kind})" for text in ("0.0", "-0.0", "NaN"))
+        same = f"xxhash64({zero}) = xxhash64({minus}), xxhash64({nan}) = xxhash64(-{nan})"
+        assert tuple(spark.sql(f"SELECT {same}").first()) == (True, True)
