@@ -40,7 +40,7 @@ from tests.integration.spark.cluster import Cluster  # noqa: E402
 from tests.servers import Servers  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.servers import S3Server
 
@@ -228,13 +228,22 @@ class Result:
     at: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
 
-    def ended(self, job: Job, where: str) -> None:
-        """Count a run that was killed; one that failed by itself is a finding."""
+    def ended(self, job: Job, where: str) -> str:
+        """Count a run that was killed; one that failed by itself is a finding. Says how it ended."""
         if job.process.returncode in KILLED:
             self.kills += 1
             self.at.append(where)
-        elif job.process.returncode != 0:
+            return f"killed, {where}"
+        if job.process.returncode != 0:
             self.differences.append(f"a run failed by itself:\n{job.output()[-3000:]}")
+            return "FAILED by itself"
+        return f"done before it could be killed, {where}"
+
+    def counts(self) -> str:
+        return (
+            f"{self.kills} kills, {self.executor_kills} of executors, {self.restores} restores,"
+            f" {len(self.differences)} findings"
+        )
 
 
 def rehearse(
@@ -246,8 +255,12 @@ def rehearse(
     files: int = 12,
     orders_per_file: int = 200,
     executor_kills: int = 0,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Result:
-    """Kill the job at every step of the protocol and at random moments, go back now and then, and finish."""
+    """Kill the job at every step of the protocol and at random moments, go back now and then, and finish.
+
+    :param tell: hears a line after each run.
+    """
     rng = random.Random(seed)
     orders.generate(stage.landing, files=files, orders=orders_per_file, seed=seed, customers=60)
     result = Result()
@@ -262,7 +275,7 @@ def rehearse(
             step = STEPS[number // 2 % len(STEPS)]
             job = Job(stage, recover_from=recover_from, die_at=f"{step}:{rng.randint(1, 2)}")
             job.wait()
-            result.ended(job, step)
+            how = result.ended(job, step)
         else:
             job = Job(stage, recover_from=recover_from, more=("--tolerable-failures", "3"))
             # Spread what is left over the runs like this one that are to come.
@@ -273,13 +286,15 @@ def rehearse(
             time.sleep(pause)
             if job.process.poll() is None:
                 job.kill()
-            result.ended(job, f"random +{pause:.1f} s")
+            how = result.ended(job, f"random +{pause:.1f} s")
+        tell(f"run {number + 1} of {kills} from {recover_from}: {how}; {result.counts()}")
     last = Job(stage)
     # It reads all that is left, on a machine that may be loaded.
     if last.wait(4 * DEADLINE) != 0:
         result.differences.append(f"the last run failed:\n{last.output()[-3000:]}")
-        return result
-    result.differences += stage.differences()
+    else:
+        result.differences += stage.differences()
+    tell(f"last run, tables compared; {result.counts()}")
     return result
 
 
@@ -325,6 +340,10 @@ def main() -> int:
     where.add_argument("--cluster", action="store_true", help="on a standalone cluster of two workers")
     arguments = parser.parse_args()
     began = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"{time.monotonic() - began:7.0f} s  {line}", file=sys.stderr, flush=True)
+
     with (
         tempfile.TemporaryDirectory(prefix="checkpoint-rehearsal-") as folder,
         stage_of(arguments, Path(folder)) as stage,
@@ -337,6 +356,7 @@ def main() -> int:
                 executor_kills=arguments.executor_kills,
                 seed=arguments.seed,
                 files=arguments.files,
+                tell=tell,
             )
         finally:
             Job.kill_all()

@@ -11,9 +11,13 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def test_killed_at_steps_and_at_random_and_sent_back_the_tables_are_exact(tmp_path):
-    result = rehearse(Stage.local(tmp_path), kills=4, restores=1, seed=5, files=6)
+    told: list[str] = []
+    result = rehearse(Stage.local(tmp_path), kills=4, restores=1, seed=5, files=6, tell=told.append)
     assert result.differences == []
     assert result.kills >= 3
+    # Whoever watches a long rehearsal sees it go on.
+    assert [line.partition(" from ")[0] for line in told[:4]] == [f"run {number} of 4" for number in (1, 2, 3, 4)]
+    assert told[4:] == [f"last run, tables compared; {result.counts()}"]
 
 
 def test_on_a_real_object_store_as_well_checkpoints_and_tables_alike(tmp_path, seaweedfs):
