@@ -6,15 +6,18 @@
 4. **restart** starts the DAG of the pipeline.
 5. **watch** waits until the restarted job has committed a checkpoint of its own.
 
-With *dry run*, only the first step is taken. Go back again by a new run, not by clearing tasks of an old one.
+With *dry run*, only the first step is taken. Clearing **restore** and what follows goes back to the same point once
+more and starts another run of the pipeline; for another point, start a new run of this DAG.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.providers.standard.operators.trigger_dagrun import XCOM_RUN_ID, TriggerDagRunOperator
 from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import DagRunTriggerException
 
 from airflow_provider_checkpoint.operators.approve import CheckpointApproveRecoveryOperator
 from airflow_provider_checkpoint.operators.recovery import (
@@ -22,6 +25,9 @@ from airflow_provider_checkpoint.operators.recovery import (
     CheckpointSelectRecoveryPointOperator,
 )
 from airflow_provider_checkpoint.sensors.checkpoint import CheckpointCommittedSensor
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 STRATEGIES = {
     "latest": "the newest that can be proven",
@@ -32,6 +38,21 @@ STRATEGIES = {
 }
 
 WHAT, HOW = "What to go back to", "How to go on from there"
+
+
+class RestartOperator(TriggerDagRunOperator):
+    """Starts a run, unless an earlier try has started it and could not tell."""
+
+    def execute(self, context: Context) -> None:
+        try:
+            super().execute(context)
+        except DagRunTriggerException as wanted:
+            instance = context["ti"]
+            if not instance.get_dr_count(wanted.trigger_dag_id, run_ids=[wanted.dag_run_id]):
+                raise
+            self.log.info("an earlier try has started run %s of %s", wanted.dag_run_id, wanted.trigger_dag_id)
+            instance.xcom_push(key=XCOM_RUN_ID, value=wanted.dag_run_id)
+
 
 with DAG(
     dag_id="checkpoint_recovery",
@@ -191,11 +212,13 @@ with DAG(
         return {**params["restart_conf"], **start}
 
     conf = restart_conf(recover_from=restore.output["recover_from"], location=restore.output["checkpoint_location"])
-    restart = TriggerDagRunOperator(
+    restart = RestartOperator(
         task_id="restart",
         trigger_dag_id="{{ params.restart_dag }}",
-        # The same in each try, so that none starts a second run.
-        trigger_run_id="{{ 'recovery__' ~ run_id }}",
+        # The same in each retry, so that none starts a second run; another once the task was cleared, when its retries
+        # begin anew.
+        trigger_run_id="{% set tries_before = ti.max_tries - task.retries %}"
+        "recovery__{{ run_id }}{{ '__%d' % (tries_before + 1) if tries_before > 0 else '' }}",
         conf=conf,
         # A run that waits until somebody unpauses it is no restart.
         fail_when_dag_is_paused=True,

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ class Place:
         settings = {
             "AIRFLOW_HOME": str(folder / "home"),
             "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
                 {"type": "file", "log_file_path": str(self.lineage), "append": True}
@@ -63,6 +65,21 @@ class Place:
         text = done.stdout + done.stderr
         assert (done.returncode != 0) == fails, text[-6000:]
         return text
+
+    def run_program(self, name: str, *words: str) -> dict[str, Any]:
+        """Run a program that lies beside this file; answers with the JSON document it prints among its log."""
+        done = subprocess.run(
+            [sys.executable, "-m", f"tests.integration.airflow_dags.{name}", *words],
+            env=self.environment | {"PYTHONPATH": str(ROOT)},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, (done.stdout + done.stderr)[-6000:]
+        [found] = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        answer: dict[str, Any] = json.loads(found)
+        return answer
 
     def connect(self, conn_id: str) -> Path:
         """A store of its own, and a connection to it."""
@@ -121,6 +138,29 @@ def test_a_recovery_without_approval_opens_a_timeline_after_the_point(place):
     place.run_dag("checkpoint_recovery", conf)
     assert read_timelines(layout_of(place).blobs)[-1].fork_checkpoint == older
     assert place.lineage_of("checkpoint_recovery.restore")["run"]["facets"]["checkpoint"]["checkpointId"] == str(older)
+
+
+def test_a_restore_that_is_cleared_goes_back_again_and_starts_a_run_of_its_own(empty_place):
+    folder = empty_place.connect("cleared") / "letters"
+    making.sidecar_store(folder)
+    conf = {
+        "connection": "cleared",
+        "pipeline": "letters",
+        "approval": False,
+        "strategy": "id",
+        "checkpoint": "3",
+        "restart_dag": "orders_pipeline",
+    }
+    ended = empty_place.run_program(
+        "clearing", str(ROOT / "dags" / "checkpoint_recovery.py"), str(folder), json.dumps(conf)
+    )
+    assert ended["state"] == "success", ended
+    assert ended["started"] == [f"recovery__{ended['run']}", f"recovery__{ended['run']}__2"]
+    # Not the one that the first of them has committed.
+    assert ended["watched"] == ["7"]
+    restored, job, restored_again, job_again = read_timelines(open_store(str(folder)).blobs)
+    assert [restored.fork_epoch, restored_again.fork_epoch] == [3, 3]
+    assert restored.number < job.number < restored_again.number < job_again.number
 
 
 def test_maintenance_looks_after_every_pipeline_of_the_store(place):

@@ -32,6 +32,8 @@ class FakeSupervisor:
         self.xcoms: dict[tuple[str, str], Any] = {}
         self.task_state: dict[str, Any] = {}
         self.asset_state: dict[tuple[str, str], Any] = {}
+        self.runs: list[tuple[str, str]] = []
+        self.paused: set[str] = set()
         self.sent: list[Any] = []
 
     def send(self, msg: Any) -> Any:
@@ -60,6 +62,15 @@ class FakeSupervisor:
                 self.asset_state[msg.name, msg.key] = msg.value
             case comms.ValidateInletsAndOutlets():
                 return comms.InactiveAssetsResult(inactive_assets=[])
+            case comms.GetDag():
+                unsaid = dict.fromkeys(("bundle_name", "bundle_version", "relative_fileloc", "owners", "next_dagrun"))
+                return comms.DagResult(dag_id=msg.dag_id, is_paused=msg.dag_id in self.paused, tags=[], **unsaid)
+            case comms.TriggerDagRun():
+                if (msg.dag_id, msg.run_id) in self.runs:
+                    return comms.ErrorResponse(error=ErrorType.DAGRUN_ALREADY_EXISTS)
+                self.runs.append((msg.dag_id, msg.run_id))
+            case comms.GetDRCount():
+                return comms.DRCount(count=sum((msg.dag_id, each) in self.runs for each in msg.run_ids or ()))
             case comms.GetTaskRescheduleStartDate():
                 return comms.TaskRescheduleStartDate(start_date=None)
         return comms.OKResponse(ok=True)
@@ -102,13 +113,19 @@ def run_task(
     run_id: str = "run",
     conf: Mapping[str, Any] | None = None,
     try_number: int = 1,
+    cleared_after: int = 0,
     next_method: str | None = None,
     next_kwargs: Mapping[str, Any] | None = None,
 ) -> Ended:
-    """Run one task as a worker does: templates, XComs, retries, deferral. ``conf`` is what templates can refer to."""
+    """Run one task as a worker does: templates, XComs, retries, deferral. ``conf`` is what templates can refer to.
+
+    :param cleared_after: how many tries there had been when the task was last cleared.
+    """
     if not task.has_dag():
         DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)).add_task(task)
     now = datetime.now(UTC)
+    # What Airflow makes of it when a task is cleared: its retries begin anew.
+    max_tries = cleared_after + (task.retries or 0)
     details = {
         "dag_id": task.dag.dag_id,
         "run_id": run_id,
@@ -127,8 +144,8 @@ def run_task(
     }
     told = TIRunContext(
         dag_run=DagRun(**details),
-        max_tries=task.retries or 0,
-        should_retry=try_number <= (task.retries or 0),
+        max_tries=max_tries,
+        should_retry=try_number <= max_tries,
         next_method=next_method,
         next_kwargs=None if next_kwargs is None else dict(next_kwargs),
     )
@@ -142,7 +159,7 @@ def run_task(
         dag_version_id=uuid4(),
         queue="default",
         task=task,
-        max_tries=task.retries or 0,
+        max_tries=max_tries,
         start_date=now,
         state="running",
         bundle_instance=SimpleNamespace(name="test", version=None),

@@ -76,3 +76,55 @@ def test_what_is_missing_is_told_by_the_first_task_and_not_tried_again(run_task,
     assert ended.state == "failed"
     assert words in str(ended.error)
     assert "HINT" in str(ended.error)
+
+
+# -- restart -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def restart(run_task, supervisor, dag):
+    """Run the task ``restart`` of one and the same run."""
+    supervisor.xcoms["restart_conf", "return_value"] = {"recover_from": "latest"}
+    task = dag.get_task("restart")
+
+    def call(**about):
+        return run_task(task, run_id="manual__1", **about)
+
+    return call
+
+
+def test_the_run_that_is_started_bears_the_name_of_the_recovery(restart, supervisor):
+    assert restart().state == "success"
+    assert supervisor.runs == [("orders_pipeline", "recovery__manual__1")]
+    assert supervisor.xcoms["restart", "trigger_run_id"] == "recovery__manual__1"
+
+
+@pytest.mark.parametrize("cleared_after", [0, 1])
+def test_a_retry_after_the_run_was_started_takes_that_one_and_starts_no_second(restart, supervisor, cleared_after):
+    """As after a worker that was lost before it could tell that it had succeeded."""
+    first, again = cleared_after + 1, cleared_after + 2
+    restart(try_number=first, cleared_after=cleared_after)
+    [started] = supervisor.runs
+    # Airflow forgets the XComs of the try before.
+    supervisor.xcoms = {key: value for key, value in supervisor.xcoms.items() if key[0] != "restart"}
+    ended = restart(try_number=again, cleared_after=cleared_after)
+    assert ended.state == "success", ended.error
+    assert supervisor.runs == [started]
+    assert ended.xcoms["trigger_run_id"] == started[1]
+    assert started[1] in ended.xcoms["_link_TriggerDagRunLink"]
+
+
+def test_each_time_it_is_cleared_a_run_of_its_own_is_started(restart, supervisor):
+    restart()
+    assert restart(try_number=2, cleared_after=1).state == "success"
+    assert restart(try_number=5, cleared_after=4).state == "success"
+    names = [run_id for _, run_id in supervisor.runs]
+    assert names == ["recovery__manual__1", "recovery__manual__1__2", "recovery__manual__1__5"]
+
+
+def test_a_paused_dag_is_no_restart(restart, supervisor):
+    supervisor.paused.add("orders_pipeline")
+    assert restart().state == "failed"
+    assert supervisor.runs == []
+    supervisor.paused.clear()
+    assert restart(try_number=2, cleared_after=1).state == "success"
