@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue, conf
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -23,10 +23,16 @@ if TYPE_CHECKING:
 
     from airflow_provider_checkpoint.sensors._looking import Freshness
 
+#: Under which key of the task's state it is kept, from one reschedule to the next, how often the store did not answer.
+_SILENT = "checkpoint_store_silent"
+
 
 class _StoreSensor(BaseSensorOperator):
     """
     Base of the sensors. A deferrable one looks once on the worker and then waits in the triggerer, holding no worker.
+
+    A store that does not answer is asked again at the next look, wherever the sensor waits; one that refuses, and one
+    that stays silent for ten looks in a row, ends the wait.
 
     :param pipeline: the folder of the pipeline below the address of the connection. (templated)
     :param checkpoint_conn_id: a connection of type ``checkpoint_store``. (templated)
@@ -51,6 +57,7 @@ class _StoreSensor(BaseSensorOperator):
         self.checkpoint_conn_id = checkpoint_conn_id
         self.layout = layout
         self.deferrable = deferrable
+        self._silent = 0
 
     @cached_property
     def hook(self) -> CheckpointHook:
@@ -79,7 +86,7 @@ class _StoreSensor(BaseSensorOperator):
         from airflow_provider_checkpoint.exceptions import CheckpointError, TransientError
 
         try:
-            return self.poke(context)
+            return self._look(context)
         except TransientError as error:
             # The triggerer asks again, and has more patience than a retry.
             self.log.warning("the store did not answer: %s", error)
@@ -94,6 +101,39 @@ class _StoreSensor(BaseSensorOperator):
             raise
 
     def poke(self, context: Context) -> PokeReturnValue:
+        from airflow_provider_checkpoint.exceptions import TransientError
+        from airflow_provider_checkpoint.sensors._patience import is_worn_out
+
+        silent = self._recall_silence(context)
+        try:
+            found = self._look(context)
+        except TransientError as error:
+            worn_out = is_worn_out(silent + 1, error, self.log)
+            # One that looks on all the same (silent_fail) has patience anew.
+            self._remember_silence(context, 0 if worn_out else silent + 1)
+            if worn_out:
+                raise
+            return PokeReturnValue(is_done=False)
+        if silent:
+            self._remember_silence(context, 0)
+        return found
+
+    def _recall_silence(self, context: Context) -> int:
+        """How often in a row the store did not answer so far in this try."""
+        memory = context.get("task_state_store") if self.reschedule else None
+        if memory is None:
+            return self._silent
+        kept = memory.get(_SILENT)
+        return cast("int", kept["looks"]) if isinstance(kept, dict) and kept["try"] == context["ti"].try_number else 0
+
+    def _remember_silence(self, context: Context, silent: int) -> None:
+        self._silent = silent
+        memory = context.get("task_state_store") if self.reschedule else None
+        if memory is not None:
+            memory.set(_SILENT, {"try": context["ti"].try_number, "looks": silent})
+
+    def _look(self, context: Context) -> PokeReturnValue:
+        """A look at the store, which may fail."""
         raise NotImplementedError
 
     def _trigger(self, **store: Any) -> BaseTrigger:
@@ -144,7 +184,7 @@ class CheckpointCommittedSensor(_StoreSensor):
         self.after = after
         self.depth = depth
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    def _look(self, context: Context) -> PokeReturnValue:
         from airflow_provider_checkpoint.sensors._looking import newest_committed
 
         wanted = self._wanted()
@@ -214,7 +254,7 @@ class CheckpointFreshnessSensor(_StoreSensor):
         self.wait_when_late = wait_when_late
         self.depth = depth
 
-    def poke(self, context: Context) -> PokeReturnValue:
+    def _look(self, context: Context) -> PokeReturnValue:
         from airflow_provider_checkpoint.sensors._looking import LATE, freshness
 
         layout = self.hook.open(self.pipeline)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
     from airflow_provider_checkpoint.sensors._looking import Freshness
 
-#: Looks in a row that may fail because the store does not answer, before whoever waits is told.
-_PATIENCE = 10
 #: Seconds after which Airflow has an event in its database. It takes events over about once a second.
 _TAKEN_OVER = 5.0
 
@@ -67,6 +65,7 @@ class _StoreTrigger(BaseTrigger):
     async def looks(self) -> AsyncIterator[dict[str, Any] | None]:
         """The answer of each look; an error that waiting does not mend is an answer, and the last one."""
         from airflow_provider_checkpoint.exceptions import CheckpointError, TransientError
+        from airflow_provider_checkpoint.sensors._patience import is_worn_out
 
         silent = 0
         while True:
@@ -74,8 +73,7 @@ class _StoreTrigger(BaseTrigger):
                 found = await asyncio.to_thread(self.look)
             except TransientError as error:
                 silent += 1
-                self.log.warning("the store did not answer (%d of %d): %s", silent, _PATIENCE, error)
-                if silent >= _PATIENCE:
+                if is_worn_out(silent, error, self.log):
                     yield {"status": "error", "message": str(error), "transient": True}
                     return
             except CheckpointError as error:

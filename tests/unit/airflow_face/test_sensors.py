@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 from airflow.sdk.execution_time.comms import DeferTask, RescheduleTask
 
 from airflow_provider_checkpoint.assets import checkpoint_asset
-from airflow_provider_checkpoint.exceptions import ConfigurationError, StoreUnavailableError
+from airflow_provider_checkpoint.exceptions import AccessDeniedError, ConfigurationError, StoreUnavailableError
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 from airflow_provider_checkpoint.operators.recovery import CheckpointRestoreOperator
 from airflow_provider_checkpoint.sensors.checkpoint import CheckpointCommittedSensor, CheckpointFreshnessSensor
@@ -185,11 +186,82 @@ def test_what_makes_no_sense_fails_at_once(run_task, orders, way, wanted, words)
 # -- a store that does not answer --------------------------------------------------------------------------------
 
 
-def test_in_a_worker_a_store_that_does_not_answer_is_worth_a_retry(run_task, orders, monkeypatch):
+@pytest.fixture
+def silence(capfd, caplog):
+    """How often in a row the store did not answer, as the log has told since the last call; each number once."""
+
+    def call() -> list[int]:
+        text = "".join([*capfd.readouterr(), caplog.text])
+        caplog.clear()
+        return [*dict.fromkeys(map(int, re.findall(r"the store did not answer \((\d+) of 10\)", text)))]
+
+    return call
+
+
+@pytest.mark.parametrize("sensor", [committed, fresh])
+def test_in_a_worker_a_store_that_does_not_answer_for_a_while_is_asked_again(
+    run_task, orders, monkeypatch, silence, sensor
+):
+    faults = faulty(monkeypatch)
+    faults.fail(verb="list")
+    monkeypatch.setattr("time.sleep", lambda _: len(faults.opened) == 3 and faults.heal())
+    assert run_task(sensor(timeout=600)).answer["checkpoint_id"] == "5"
+    assert silence() == [1, 2, 3]
+
+
+def test_only_looks_in_a_row_wear_out_the_patience(run_task, orders, monkeypatch, silence):
+    faults = faulty(monkeypatch)
+
+    def every_other_time(_):
+        if len(faults.opened) % 2:
+            faults.fail(verb="list")
+        else:
+            faults.heal()
+        if len(faults.opened) == 30:
+            add_sidecar(CheckpointHook(layout="sidecar").open("orders"), 6, hours=0)
+
+    monkeypatch.setattr("time.sleep", every_other_time)
+    assert run_task(committed(min_epoch=6, timeout=600)).answer["checkpoint_id"] == "6"
+    assert silence() == [1]
+
+
+def test_in_a_worker_a_store_that_stays_silent_is_worth_a_retry(run_task, orders, monkeypatch, silence):
     faulty(monkeypatch).fail(verb="folders")
-    ended = run_task(committed(retries=1))
+    ended = run_task(committed(retries=1, timeout=600))
     assert ended.state == "up_for_retry"
     assert isinstance(ended.error, StoreUnavailableError)
+    assert silence() == [*range(1, 11)]
+
+
+def test_the_patience_lasts_from_one_reschedule_to_the_next(run_task, orders, monkeypatch, silence):
+    waiting = {"min_epoch": 6, "mode": "reschedule", "timeout": 600, "retries": 1}
+    faults = faulty(monkeypatch)
+    states = []
+    for silent in [True] * 9 + [False] + [True] * 10:
+        faults.heal()
+        if silent:
+            faults.fail(verb="folders")
+        states.append(run_task(committed(**waiting)).state)
+    assert states == ["up_for_reschedule"] * 19 + ["up_for_retry"]
+    assert silence()[-1] == 10
+    # The next try begins with all of it.
+    assert run_task(committed(**waiting), try_number=2).state == "up_for_reschedule"
+    assert silence() == [1]
+
+
+@pytest.mark.parametrize("mode", ["poke", "reschedule"])
+def test_in_a_worker_a_missing_connection_is_not_waited_for(run_task, orders, mode):
+    ended = run_task(committed(checkpoint_conn_id="nowhere", mode=mode, timeout=600, retries=1))
+    assert ended.state == "failed"
+    assert isinstance(ended.error, ConfigurationError)
+
+
+def test_in_a_worker_a_store_that_refuses_is_not_waited_for(run_task, connect, seaweedfs):
+    extra = {"endpoint_url": seaweedfs.endpoint, "region_name": "us-east-1"}
+    connect("cloud", "aws", login="admin", password="not the secret", extra=extra)
+    connect("checkpoint_default", host=seaweedfs.fresh(), extra={"storage_conn_id": "cloud"})
+    ended = run_task(committed(timeout=600, retries=1))
+    assert (ended.state, type(ended.error)) == ("failed", AccessDeniedError)
 
 
 def test_a_deferrable_sensor_leaves_the_patience_to_the_triggerer(run_task, orders, monkeypatch):
