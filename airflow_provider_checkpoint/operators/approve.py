@@ -40,6 +40,7 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
     :param checkpoint_conn_id: as for the other operators. (templated)
     :param layout: as for the other operators. (templated)
     :param ask: whether to ask at all; if not, the plan is approved as it is. (templated)
+    :param subject: the headline of the question, instead of one that names the pipeline and the point. (templated)
     :param alternatives: how many older points are proven and offered besides.
     :param max_rollback: as for the choice: no point is offered that is further back. (templated)
     :param max_rollback_epochs: likewise in epochs. (templated)
@@ -62,6 +63,7 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
         checkpoint_conn_id: str = CheckpointHook.default_conn_name,
         layout: str | None = None,
         ask: bool | str = True,
+        subject: str | None = None,
         alternatives: int = 2,
         max_rollback: timedelta | str | None = None,
         max_rollback_epochs: int | str | None = None,
@@ -70,9 +72,12 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
         response_timeout: timedelta | None = timedelta(hours=4),
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("subject", "Approve the recovery of a pipeline")
         super().__init__(
-            options=[REJECT], defaults=[REJECT], response_timeout=response_timeout, **with_defaults(kwargs)
+            subject=subject or "",
+            options=[REJECT],
+            defaults=[REJECT],
+            response_timeout=response_timeout,
+            **with_defaults(kwargs),
         )
         self.plan = plan
         self.pipeline = pipeline
@@ -146,7 +151,7 @@ class CheckpointApproveRecoveryOperator(HITLOperator):
         name = self.pipeline or plan.uri
         self.options = list(choices)
         # Shown as it is: only the body is Markdown.
-        self.subject = f"Recover {clean(name)}: {_label(_chosen(plan)).lower()}?"
+        self.subject = clean(_values.text(self.subject) or f"Recover {name}: {_label(_chosen(plan)).lower()}?")
         self.body = page(plan, plan_restore(layout, plan), others, pipeline=name, now=datetime.now(UTC))
         context["task_state_store"].set(_CHOICES, choices)
 

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.comms import AwaitInputTask, CreateHITLDetailPayload
 
@@ -125,6 +126,31 @@ def test_the_headline_is_plain_text_on_one_line(run_task, supervisor, root):
     assert supervisor.one(CreateHITLDetailPayload).subject == "Recover orders_v2-eu.west: go back to 5?"
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Shall orders go back?", "Shall orders go back?"),
+        ("{{ dag_run.conf['incident'] }}: go back?", "INC-7: go back?"),
+        ("two\nlines", "two\\nlines"),
+        # A template that yields nothing leaves a headline all the same.
+        ("{{ dag_run.conf.get('absent') }}", "Recover orders: go back to 5?"),
+        ("", "Recover orders: go back to 5?"),
+        (None, "Recover orders: go back to 5?"),
+    ],
+)
+def test_a_headline_of_ones_own(run_task, supervisor, selected, said, shown):
+    ended = run_task(approve(subject=said), conf={"incident": "INC-7"})
+    assert ended.state == "awaiting_input", ended.error
+    assert supervisor.one(CreateHITLDetailPayload).subject == shown
+
+
+def test_a_headline_from_the_defaults_of_a_dag_counts(run_task, supervisor, selected):
+    with DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), default_args={"subject": "Go back?"}):
+        task = approve()
+    run_task(task)
+    assert supervisor.one(CreateHITLDetailPayload).subject == "Go back?"
+
+
 def test_asking_changes_nothing(run_task, selected, orders):
     before = everything_in(orders)
     run_task(approve())
@@ -142,6 +168,7 @@ def test_every_argument_can_be_a_template(run_task, supervisor, selected, orders
     )
     assert set(checked.template_fields) <= set(vars(checked))
     assert run_task(checked, conf={"pipeline": "orders"}).state == "awaiting_input"
+    assert supervisor.one(CreateHITLDetailPayload).subject == "About orders"
 
 
 def test_people_who_may_answer_and_the_time_they_have_can_be_given(run_task, supervisor, selected):
