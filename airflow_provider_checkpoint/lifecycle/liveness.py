@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Timelines opened under such a mark are a person's or an operator's doing, and no sign of a running writer.
 RESTORE_MARK = "restore-"
+#: The setting of Spark by which a job learns who has started it; the timeline that it opens names it as its owner.
+OWNER_SETTING = "spark.checkpoint.owner"
 
 
 def sign_of_life(layout: Layout, *, now: datetime, within: timedelta) -> str | None:
@@ -32,6 +34,12 @@ def sign_of_life(layout: Layout, *, now: datetime, within: timedelta) -> str | N
         # Whoever wrote it is fenced already.
         return None
     return f"checkpoint {newest.id} was committed {format_span(now - newest.created)} ago"
+
+
+def was_opened_by(layout: Layout, owner: str) -> bool:
+    """Whether the current timeline is of this owner, so that whoever may be at work has been started by it."""
+    timelines = read_timelines(layout.blobs)
+    return bool(timelines) and timelines[-1].owner == owner
 
 
 def newest_readable(layout: Layout) -> Checkpoint | None:

@@ -253,10 +253,16 @@ class CheckpointRestoreOperator(CheckpointOperator):
         return Wish(strategy=Strategy.ID, checkpoint_id=layout.parse_id(named), depth=depth, vnode_count=vnodes)
 
 
-def heed_writer(operator: BaseOperator, layout: Layout, policy: str, within: timedelta | str) -> None:
-    """Look whether a writer seems to run, and fail or warn as the policy says."""
+def heed_writer(
+    operator: BaseOperator, layout: Layout, policy: str, within: timedelta | str, *, own: str | None = None
+) -> None:
+    """
+    Look whether a writer seems to run, and fail or warn as the policy says.
+
+    :param own: the owner of the timelines of earlier tries, which are no reason to fail: a retry takes over from them.
+    """
     from airflow_provider_checkpoint.exceptions import ConfigurationError, ConfirmationNeededError
-    from airflow_provider_checkpoint.lifecycle.liveness import sign_of_life
+    from airflow_provider_checkpoint.lifecycle.liveness import sign_of_life, was_opened_by
 
     if policy not in ("fence", "fail"):
         raise ConfigurationError(f"if_writer_alive is 'fence' or 'fail', not {policy!r}")
@@ -264,7 +270,7 @@ def heed_writer(operator: BaseOperator, layout: Layout, policy: str, within: tim
     sign = sign_of_life(layout, now=datetime.now(UTC), within=span)
     if sign is None:
         return
-    if policy == "fail":
+    if policy == "fail" and not (own and was_opened_by(layout, own)):
         raise ConfirmationNeededError(
             f"a writer seems to be at work: {sign}",
             subject=layout.blobs.uri,

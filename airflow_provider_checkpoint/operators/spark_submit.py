@@ -12,7 +12,7 @@ from airflow_provider_checkpoint.assets import announce, facts_of
 from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
 from airflow_provider_checkpoint.links.checkpoint import CheckpointPageLink
 from airflow_provider_checkpoint.operators import _values
-from airflow_provider_checkpoint.operators._base import with_defaults
+from airflow_provider_checkpoint.operators._base import who, with_defaults
 from airflow_provider_checkpoint.operators._lineage import LineageMixin
 from airflow_provider_checkpoint.operators._spark_engine import (
     hand_credentials,
@@ -47,6 +47,9 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
 
     What a job says at its end decides about a retry, too: one that was fenced because another has taken over is not
     tried again, for it would take the pipeline back from the one that has it.
+
+    The timeline that the job opens names the task and its run as its owner. By that, a retry tells a writer that an
+    earlier try has started from somebody else's: it takes over from the former, also with ``if_writer_alive="fail"``.
 
     A retry goes on from the latest checkpoint, not from ``recover_from`` again, if the try before had got so far as to
     start there. ``durable`` is off unless asked for: a task that is cleared would not be submitted again.
@@ -98,18 +101,20 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
         return CheckpointHook(self.checkpoint_conn_id)
 
     def execute(self, context: Context) -> dict[str, str]:  # type: ignore[override] # unlike its parent, it answers
-        from airflow_provider_checkpoint.lifecycle.liveness import newest_readable
+        from airflow_provider_checkpoint.lifecycle.liveness import OWNER_SETTING, newest_readable
         from airflow_provider_checkpoint.operators.recovery import heed_writer
 
         require_spark_connection(self.hook, self._conn_id)
         layout = self._layout()
-        heed_writer(self, layout, self.if_writer_alive, self.alive_within)
+        owner = _owner(context)
+        heed_writer(self, layout, self.if_writer_alive, self.alive_within, own=owner)
         start = self._start(context, layout)
         self.application_args = [
             *self.hook.job_arguments(self.pipeline),
             *("--recover-from", start),
             *map(str, _values.items("application_args", self.application_args or [])),
         ]
+        self.conf = {**(self.conf or {}), OWNER_SETTING: owner}
         if self.ship_runtime:
             self.py_files = with_runtime(self.py_files)
         self.log.info("starting pipeline %s from %s", self.pipeline, start)
@@ -158,3 +163,9 @@ class CheckpointSparkSubmitOperator(LineageMixin, SparkSubmitOperator):
         if self.ship_credentials:
             hand_credentials(hook, self.hook, self.env_vars)
         return hook
+
+
+def _owner(context: Context) -> str:
+    """The same in each try of a task, and of no other."""
+    index = context["ti"].map_index
+    return who(context) if index is None or index < 0 else f"{who(context)}, map index {index}"

@@ -17,9 +17,11 @@ import os
 import re
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_checkpoint.exceptions import CheckpointError
+from airflow_provider_checkpoint.lifecycle.liveness import OWNER_SETTING
 from airflow_provider_checkpoint.model import Depth
 from airflow_provider_checkpoint.spark.operators import StoreAddress
 from airflow_provider_checkpoint.spark.pipeline import CheckpointedPipeline, RunOptions
@@ -139,6 +141,8 @@ def _run(pipeline: CheckpointedPipeline, arguments: argparse.Namespace) -> Any:
     _stop_on_sigterm(pipeline)
     spark = SparkSession.builder.appName(pipeline.name).getOrCreate()
     try:
+        # Whoever submits the job says it so: an argument would be unknown to a runtime that is older.
+        options = replace(options, owner=spark.conf.get(OWNER_SETTING, "") or "")
         return pipeline.run(spark, options, hook=_death_hook())
     finally:
         spark.stop()

@@ -75,6 +75,8 @@ class RunOptions:
     cache_folder: str | None = None
     savepoint_at_end: bool = False
     """End with a checkpoint that holds all state itself and is never removed automatically."""
+    owner: str = ""
+    """Who has started the run, for the record."""
 
     def __post_init__(self) -> None:
         if self.max_epochs is not None and self.max_epochs < 0:
@@ -158,6 +160,7 @@ class CheckpointedPipeline:
             depth=options.verify,
             pipeline_hash=self.hash,
             vnode_count=self.vnodes,
+            owner=options.owner,
             reason=f"pipeline {self.name} from {options.recover_from}",
             hook=hook,
         )

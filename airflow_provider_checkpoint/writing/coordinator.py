@@ -138,6 +138,7 @@ class Coordinator:
         pipeline_hash: int | None = None,
         vnode_count: int | None = None,
         writer: str | None = None,
+        owner: str = "",
         reason: str = "",
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         hook: Hook = lambda _: None,
@@ -148,6 +149,7 @@ class Coordinator:
 
         :param recover_from: ``latest`` (if nothing was ever committed, a fresh start; if nothing committed can be
             restored, an error), ``fresh`` (give up all state), or the id of a checkpoint.
+        :param owner: who has started this writer, for the record.
         """
         holder = None
         while holder is None:
@@ -170,6 +172,7 @@ class Coordinator:
                     has_checkpoints=used,
                     writer=writer or uuid4().hex,
                     now=clock(),
+                    owner=owner,
                     reason=reason or f"started from {recover_from}",
                     after=newest,
                 )

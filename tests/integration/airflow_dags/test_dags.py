@@ -118,6 +118,8 @@ def layout_of(place: Place):
 
 def test_the_pipeline_takes_in_all_orders_and_its_lineage_names_the_checkpoint(place):
     assert orders.differences(place.landing, place.tables) == []
+    [opened] = read_timelines(layout_of(place).blobs)
+    assert opened.owner.startswith("dag_test by airflow orders_pipeline/run, run manual__")
     event = place.lineage_of("orders_pipeline.run")
     newest = str(layout_of(place).candidates()[-1])
     [dataset] = event["outputs"]

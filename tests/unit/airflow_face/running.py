@@ -114,6 +114,7 @@ def run_task(
     conf: Mapping[str, Any] | None = None,
     try_number: int = 1,
     cleared_after: int = 0,
+    map_index: int = -1,
     next_method: str | None = None,
     next_kwargs: Mapping[str, Any] | None = None,
 ) -> Ended:
@@ -155,7 +156,7 @@ def run_task(
         dag_id=task.dag.dag_id,
         run_id=run_id,
         try_number=try_number,
-        map_index=-1,
+        map_index=map_index,
         dag_version_id=uuid4(),
         queue="default",
         task=task,

@@ -69,6 +69,12 @@ class Spark:
         """What the job gets."""
         return self.words[self.words.index("job.py") + 1 :]
 
+    @property
+    def owner(self) -> str:
+        """Who the job is told to have started it."""
+        [said] = [word.partition("=")[2] for word in self.words if word.startswith("spark.checkpoint.owner=")]
+        return said
+
     def option(self, name: str) -> str:
         return self.words[self.words.index(name) + 1]
 
@@ -111,11 +117,11 @@ def layout():
     return CheckpointHook(layout="partitioned").open("orders")
 
 
-def start_job(checkpoint_id: str | None) -> None:
+def start_job(checkpoint_id: str | None, owner: str = "") -> None:
     """What a job does first: it opens a timeline after the checkpoint it starts from, if it starts from one."""
     store = layout()
     start = None if checkpoint_id is None else store.load(store.parse_id(checkpoint_id))
-    open_timeline(store.blobs, start=start, has_checkpoints=True, writer="a job", now=datetime.now(UTC))
+    open_timeline(store.blobs, start=start, has_checkpoints=True, writer="a job", now=datetime.now(UTC), owner=owner)
 
 
 # -- the command -------------------------------------------------------------------------------------------------
@@ -241,6 +247,39 @@ def test_if_told_so_nothing_is_submitted_while_another_writer_seems_to_run(run_t
     assert isinstance(ended.error, ConfirmationNeededError)
     assert not spark.called
     assert run_task(submit(if_writer_alive="fence")).state == "success"
+
+
+def test_a_writer_that_an_earlier_try_has_started_is_no_other_writer(run_task, spark, ids, monkeypatch):
+    task = {"if_writer_alive": "fail", "retries": 2, "conf": {"spark.log.level": "WARN"}}
+    monkeypatch.setenv("EXIT_CODE", "1")
+    assert run_task(submit(**task)).state == "up_for_retry"
+    start_job(ids[2], spark.owner)
+    spark.record.unlink()
+    monkeypatch.setenv("EXIT_CODE", "0")
+    again = run_task(submit(**task), try_number=2)
+    assert again.state == "success", again.error
+    assert spark.called
+    assert "spark.log.level=WARN" in spark.words
+
+
+@pytest.mark.parametrize("about", [{"run_id": "another"}, {"map_index": 1}], ids=str)
+def test_a_writer_of_another_run_stays_another_one(run_task, spark, ids, about):
+    run_task(submit())
+    start_job(ids[2], spark.owner)
+    spark.record.unlink()
+    ended = run_task(submit(if_writer_alive="fail", retries=2), **about)
+    assert ended.state == "failed"
+    assert isinstance(ended.error, ConfirmationNeededError)
+    assert not spark.called
+
+
+def test_a_writer_that_has_taken_over_from_an_earlier_try_is_another_one(run_task, spark, ids):
+    run_task(submit(if_writer_alive="fail"))
+    start_job(ids[2], spark.owner)
+    start_job(ids[2], "somebody")
+    ended = run_task(submit(if_writer_alive="fail", retries=2), try_number=2)
+    assert ended.state == "failed"
+    assert isinstance(ended.error, ConfirmationNeededError)
 
 
 # -- retries -----------------------------------------------------------------------------------------------------
