@@ -69,6 +69,7 @@ def _open(arguments: Namespace) -> Layout:
 
     from airflow_provider_checkpoint.exceptions import ConfigurationError
     from airflow_provider_checkpoint.hooks.checkpoint import CheckpointHook
+    from airflow_provider_checkpoint.layouts import require_its_own
 
     # As Airflow's own commands do: without, only a task may ask the database for a connection.
     os.environ["_AIRFLOW_PROCESS_CONTEXT"] = "server"
@@ -82,4 +83,7 @@ def _open(arguments: Namespace) -> Layout:
         raise ConfigurationError(
             f"there is no connection {arguments.conn_id!r}", hint="See: airflow connections list."
         ) from None
-    return hook.open(arguments.pipeline)
+    opened = hook.open(arguments.pipeline)
+    if (layout or hook.settings.layout) != "auto":
+        require_its_own(opened)
+    return opened

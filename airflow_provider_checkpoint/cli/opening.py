@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from airflow_provider_checkpoint.blobs import StoreOptions
 from airflow_provider_checkpoint.exceptions import ConfigurationError
-from airflow_provider_checkpoint.layouts import Layout, open_store
+from airflow_provider_checkpoint.layouts import Layout, open_store, require_its_own
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -38,7 +38,12 @@ def open_layout(arguments: Namespace) -> Layout:
     options = store_options(arguments.options, arguments.option_file)
     # For verbs that name a second place, which is reached in the same way.
     arguments.store_options = options
-    return open_store(arguments.uri, layout=arguments.layout, pipeline=arguments.pipeline, options=options, **settings)
+    layout = open_store(
+        arguments.uri, layout=arguments.layout, pipeline=arguments.pipeline, options=options, **settings
+    )
+    if arguments.layout != "auto":
+        require_its_own(layout)
+    return layout
 
 
 def store_options(settings: Iterable[tuple[str, str]], file: str | None) -> StoreOptions:

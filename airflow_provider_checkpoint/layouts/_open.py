@@ -72,6 +72,27 @@ def open_store(
     return _make(layout, blobs, layout_options)
 
 
+def require_its_own(layout: Layout) -> None:
+    """Raise ConfigurationError if a store that was opened under the name of a layout holds checkpoints of another.
+
+    It would look empty. One that holds nothing at all is fine, and costs one small listing.
+    """
+    blobs = layout.blobs
+    if next(iter(blobs.list()), None) is None or next(iter(layout.newest_first()), None) is not None:
+        return
+    sight = look(blobs)
+    if layout.name in sight.layouts:
+        return
+    if sight.layouts:
+        evidence = " and ".join(f"{name} ({sign})" for name, sign in sorted(sight.layouts.items()))
+        raise ConfigurationError(
+            f"no checkpoints of the layout {layout.name} here; this looks like {evidence}",
+            subject=blobs.uri,
+            hint=f"Pass --layout {' or --layout '.join(sorted(sight.layouts))}.",
+        )
+    _refuse_above_pipelines(blobs, sight)
+
+
 def pipelines(uri: str, *, layout: str = AUTO, options: StoreOptions | Mapping[str, Any] | None = None) -> list[str]:
     """The pipelines below an address, sorted: the folders in which checkpoints are recognised.
 
@@ -183,6 +204,16 @@ def _refuse(blobs: BlobStore, sight: Sight) -> NoReturn:
             subject=blobs.uri,
             hint="Name the layout that is meant; better, give each a folder of its own.",
         )
+    _refuse_above_pipelines(blobs, sight)
+    raise ConfigurationError(
+        f"unknown content; found {_some(sight.names)}",
+        subject=blobs.uri,
+        hint=f"Looked for {'; '.join(f'{name}: {signs}' for name, signs in SIGNS.items())}. Is the address right?"
+        " A directory of Spark without its offsets is looked at with --layout structured_streaming.",
+    )
+
+
+def _refuse_above_pipelines(blobs: BlobStore, sight: Sight) -> None:
     below = _pipelines(blobs, sight.folders[:_HINTED], AUTO)
     if below:
         raise ConfigurationError(
@@ -190,12 +221,6 @@ def _refuse(blobs: BlobStore, sight: Sight) -> NoReturn:
             subject=blobs.uri,
             hint=f"Say which (--pipeline): {_some(below)}.",
         )
-    raise ConfigurationError(
-        f"unknown content; found {_some(sight.names)}",
-        subject=blobs.uri,
-        hint=f"Looked for {'; '.join(f'{name}: {signs}' for name, signs in SIGNS.items())}. Is the address right?"
-        " A directory of Spark without its offsets is looked at with --layout structured_streaming.",
-    )
 
 
 def _pipelines(blobs: BlobStore, folders: tuple[str, ...], layout: str) -> list[str]:

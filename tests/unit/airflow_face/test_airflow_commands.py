@@ -59,6 +59,7 @@ def answers(tmp_path_factory):
         "recover": ["recover", "--pipeline", "broken", "--json"],
         "no such pipeline": ["list", "--pipeline", "payments"],
         "no such connection": ["list", "--conn-id", "nowhere"],
+        "wrong layout": ["list", "--pipeline", "orders", "--conn-id", "streams"],
         "wrong type": ["list", "--conn-id", "aws_default"],
         "wrong extra": ["list", "--conn-id", "wrong"],
         "unknown option": ["list", "--frobnicate"],
@@ -70,6 +71,7 @@ def answers(tmp_path_factory):
     host = json.dumps({"conn_type": "checkpoint_store", "host": str(store)})
     seven = json.dumps({"conn_type": "checkpoint_store", "host": str(store), "extra": {"vnode_count": 7}})
     wrong = json.dumps({"conn_type": "checkpoint_store", "host": str(store), "extra": {"vnode_count": "hush"}})
+    streams = json.dumps({"conn_type": "checkpoint_store", "host": str(store), "extra": {"layout": "stream"}})
     return run_program(
         PROGRAM,
         home,
@@ -79,6 +81,7 @@ def answers(tmp_path_factory):
         AIRFLOW_CONN_LAKE=host,
         AIRFLOW_CONN_SEVEN=seven,
         AIRFLOW_CONN_WRONG=wrong,
+        AIRFLOW_CONN_STREAMS=streams,
         AIRFLOW_CONN_AWS_DEFAULT=json.dumps({"conn_type": "aws"}),
     )
 
@@ -127,6 +130,7 @@ def test_recover_passes_over_the_broken_one(answers):
     [
         ("no such pipeline", "nothing is there"),
         ("no such connection", "nowhere"),
+        ("wrong layout", "this looks like sidecar"),
         ("wrong type", "aws_default"),
         ("wrong extra", "vnode_count"),
         ("unknown option", "frobnicate"),

@@ -41,6 +41,8 @@ def store(tmp_path):
         (["list", "{root}", "--layout", "sidecar", "--pipeline", "../x"], "not the name of a pipeline"),
         # options
         (["list", "{store}", "--layout", "csv"], "invalid choice: 'csv'"),
+        (["list", "{store}", "--layout", "stream"], "this looks like sidecar (manifests/"),
+        (["list", "{root}", "--layout", "sidecar"], "pipelines below"),
         (["list", "{store}", "-o", "colour=blue"], "unknown storage option 'colour'"),
         (["list", "{store}", "-o", "path_style=perhaps"], "storage option 'path_style'"),
         (["list", "{store}", "-o", "hunter2"], "not a setting"),

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_checkpoint.blobs import LocalBlobs, open_blobs
 from airflow_provider_checkpoint.blobs.faulty import FaultyBlobs
 from airflow_provider_checkpoint.exceptions import ConfigurationError
-from airflow_provider_checkpoint.layouts import Layout, open_store, pipelines
+from airflow_provider_checkpoint.layouts import Layout, open_store, pipelines, require_its_own
 from airflow_provider_checkpoint.layouts._recognise import SIGNS, look
 from airflow_provider_checkpoint.layouts.partitioned import CheckpointManifestV2, PartitionedLayout
 from airflow_provider_checkpoint.layouts.sidecar import SidecarLayout
@@ -306,3 +306,61 @@ def test_importing_the_layouts_imports_no_format_and_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# -- a layout that somebody names --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("named", SIGNS)
+@pytest.mark.parametrize("case", RECOGNISED)
+def test_a_layout_that_is_not_what_is_there_is_refused_with_the_one_that_is(uri, case, named):
+    key, kind = RECOGNISED[case]
+    fill(uri, key, "audit/1.json")
+    layout = open_store(uri, layout=named)
+    if type(layout) is kind:
+        require_its_own(layout)
+        return
+    right = open_store(uri).name
+    with pytest.raises(ConfigurationError, match=f"this looks like {right} ") as caught:
+        require_its_own(layout)
+    assert caught.value.hint == f"Pass --layout {right}."
+
+
+@pytest.mark.parametrize("named", SIGNS)
+def test_a_store_of_pipelines_is_not_taken_for_an_empty_one(uri, named):
+    fill(uri, f"orders/{UUID7}/manifest.json", f"clicks/{STREAM}")
+    with pytest.raises(ConfigurationError, match="pipelines below") as caught:
+        require_its_own(open_store(uri, layout=named))
+    assert caught.value.hint == "Say which (--pipeline): clicks, orders."
+
+
+#: What may stand beside checkpoints before there are any, or after all of them were pruned.
+NEW = {
+    "nothing": (),
+    "records": ("audit/1.json", "pins/a.json", "timelines/timeline-000001.json", f"trash/1/kept/{STREAM}"),
+    "other files": ("photo.jpg", "notes/today.txt"),
+    "a directory of Spark without offsets": ("commits/0", "metadata"),
+}
+
+
+@pytest.mark.parametrize("named", SIGNS)
+@pytest.mark.parametrize("case", NEW)
+def test_a_new_store_may_have_any_layout(uri, case, named):
+    fill(uri, *NEW[case])
+    require_its_own(open_store(uri, layout=named))
+
+
+@pytest.mark.parametrize("kind", [SidecarLayout, PartitionedLayout, StreamLayout])
+def test_an_empty_store_costs_one_listing(tmp_path, kind):
+    faulty = FaultyBlobs(LocalBlobs(tmp_path))
+    require_its_own(kind(faulty))
+    assert dict(faulty.calls) == {"list": 1}
+
+
+def test_both_of_two_layouts_may_be_named(uri):
+    fill(uri, RECOGNISED["sidecar"][0], STREAM)
+    for named in ("sidecar", "stream"):
+        require_its_own(open_store(uri, layout=named))
+    with pytest.raises(ConfigurationError) as caught:
+        require_its_own(open_store(uri, layout="partitioned"))
+    assert caught.value.hint == "Pass --layout sidecar or --layout stream."
