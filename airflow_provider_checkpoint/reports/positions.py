@@ -42,4 +42,4 @@ def stands(position: SourcePosition) -> list[Stand]:
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdigit() else (0, part) for part in _NUMBER.split(name)]
+    return [(int(part), "") if part.isascii() and part.isdigit() else (0, part) for part in _NUMBER.split(name)]

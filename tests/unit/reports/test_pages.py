@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_checkpoint.lifecycle.records import Proof
@@ -38,6 +38,7 @@ def actions(text: str = "lake", **more) -> Actions:
 
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(ANY)
+@example("²")
 def test_whatever_names_a_store_holds_no_page_is_broken_by_them(text):
     try:
         text.encode()
