@@ -44,7 +44,7 @@ from airflow_provider_checkpoint.lifecycle.restoring import require_its_start, r
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.side_by_side import streaming
 from airflow_provider_checkpoint.lifecycle.spans import format_span
-from airflow_provider_checkpoint.lifecycle.sweeping import mark_purging, unmark
+from airflow_provider_checkpoint.lifecycle.sweeping import Mark, mark_purging, unmark
 from airflow_provider_checkpoint.lifecycle.timelines import open_timeline
 
 if TYPE_CHECKING:
@@ -184,8 +184,11 @@ class Executor:
         self._check_clock(required=False)
         run = self._begin("sweep", {"checkpoints": [checkpoint_id.value for checkpoint_id in plan.expired]})
         writer = f"{self._by}, run {run.run}"
-        marks = [mark for each in plan.expired if (mark := mark_purging(self._blobs, each, plan, writer)) is not None]
+        marks: list[Mark] = []
         try:
+            for each in plan.expired:
+                mark = mark_purging(self._blobs, each, plan, writer)
+                marks += [] if mark is None else [mark]
             # Only now that undelete is shut out: what is needed by anything else, read afresh.
             store = survey(self._layout)
             require_readable(store)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_checkpoint.lifecycle.records import Proof, read_ledger, read_pins
 from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
 from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
-from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, TrashReader
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, TrashReader, UnreadableEntry
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Pin, Severity, SinkState, Timeline
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Survey:
     ledger: dict[CheckpointId, Proof]
     trash: tuple[TrashEntry, ...]
     """What was pruned and not put back."""
+    unreadable_trash: tuple[UnreadableEntry, ...] = ()
+    """What was pruned and not put back, and whose entry cannot be read."""
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -55,19 +57,21 @@ def survey(layout: Layout) -> Survey:
     seen in one place or the other.
     """
     reader = TrashReader(layout)
-    trash = {entry.checkpoint_id: entry for entry in reader.read()}
+    trash = {entry.checkpoint_id: entry for entry in reader.look()}
     found = side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates())
-    trash |= {entry.checkpoint_id: entry for entry in reader.read()}
+    trash |= {entry.checkpoint_id: entry for entry in reader.look()}
     timelines = read_timelines(layout.blobs)
     known = tuple(known for known in found if known is not None)
     live = {each.id for each in known}
+    pruned = [entry for checkpoint_id, entry in trash.items() if checkpoint_id not in live]
     return Survey(
         known=known,
         pins=tuple(read_pins(layout.blobs)),
         timelines=tuple(timelines),
         lineage=lineage(timelines),
         ledger=read_ledger(layout.blobs, layout),
-        trash=tuple(entry for checkpoint_id, entry in trash.items() if checkpoint_id not in live),
+        trash=tuple(entry for entry in pruned if isinstance(entry, TrashEntry)),
+        unreadable_trash=tuple(entry for entry in pruned if isinstance(entry, UnreadableEntry)),
     )
 
 

@@ -289,7 +289,12 @@ def plan_sweep(layout: Layout, *, now: datetime, safety: Safety = SAFE) -> Sweep
 
 
 def require_readable(store: Survey) -> None:
-    """A live manifest that cannot be read may name any artifact, so nothing is removed for good while there is one."""
+    """Raise unless every manifest and every entry of the trash was read.
+
+    One that cannot be read may name any artifact, so nothing is removed for good while there is one.
+    """
+    for entry in store.unreadable_trash:
+        raise entry.error
     unreadable = [str(known.id) for known in store.known if known.checkpoint is None]
     if unreadable:
         raise NoEvidenceError(

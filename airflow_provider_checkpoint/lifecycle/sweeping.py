@@ -31,12 +31,14 @@ def mark_purging(blobs: BlobStore, checkpoint_id: CheckpointId, plan: SweepPlan,
     """
     key = trash.purging_key(checkpoint_id)
     ours = blobs.create(key, f"{writer}\n".encode()).created
-    entry = _expired(blobs, checkpoint_id, plan)
-    if entry is None:
-        if ours:
+    entry = None
+    try:
+        entry = _expired(blobs, checkpoint_id, plan)
+    finally:
+        # Also if the entry cannot be read: nothing was removed under this mark.
+        if entry is None and ours:
             blobs.delete([key])
-        return None
-    return Mark(entry, ours)
+    return None if entry is None else Mark(entry, ours)
 
 
 def unmark(blobs: BlobStore, marks: Iterable[Mark]) -> None:

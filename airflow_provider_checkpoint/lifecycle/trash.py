@@ -14,16 +14,20 @@ the mark before the entry: an undelete that finds no mark but no copy either kno
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from airflow_provider_checkpoint.exceptions import (
+    AccessDeniedError,
     BlobNotFoundError,
     CheckpointConflictError,
+    CheckpointError,
     CheckpointNotFoundError,
     ConfigurationError,
+    CorruptError,
     CorruptManifestError,
 )
 from airflow_provider_checkpoint.layouts._json import MAX_MANIFEST_BYTES, parse_model, read_object
@@ -60,6 +64,14 @@ class TrashEntry(BaseModel):
     """Set on the last trace of what was the highest id, which stays so that the id is not given out again."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableEntry:
+    """An entry that is damaged or may not be read. It may name any artifact, so none goes while there is one."""
+
+    checkpoint_id: CheckpointId
+    error: CheckpointError
+
+
 def folder_of(checkpoint_id: CheckpointId) -> str:
     return f"trash/{quote(str(checkpoint_id), safe='')}"
 
@@ -88,13 +100,27 @@ class TrashReader:
 
         An unreadable one raises: it may name artifacts that must not be removed.
         """
+        for entry in self.look():
+            if isinstance(entry, UnreadableEntry):
+                raise entry.error
+            yield entry
+
+    def look(self) -> Iterator[TrashEntry | UnreadableEntry]:
+        """The same for whoever removes nothing; one that cannot be read is told as that, and every time."""
         versions = dict(self._listed())
         # A version listed before the entry is read is never newer than what is read, so no later one goes unnoticed.
         fresh = [each for each, version in versions.items() if version is None or self._told.get(each) != version]
-        for entry in streaming(lambda checkpoint_id: read_entry(self._layout.blobs, checkpoint_id), fresh):
-            if entry is not None:
+        for entry in streaming(self._look_at, fresh):
+            if isinstance(entry, TrashEntry):
                 self._told[entry.checkpoint_id] = versions[entry.checkpoint_id]
+            if entry is not None:
                 yield entry
+
+    def _look_at(self, checkpoint_id: CheckpointId) -> TrashEntry | UnreadableEntry | None:
+        try:
+            return read_entry(self._layout.blobs, checkpoint_id)
+        except (CorruptError, AccessDeniedError) as error:
+            return UnreadableEntry(checkpoint_id, error)
 
     def _listed(self) -> Iterator[tuple[CheckpointId, str | None]]:
         for info in self._layout.blobs.list("trash"):
@@ -123,9 +149,21 @@ def read_entry(blobs: BlobStore, checkpoint_id: CheckpointId) -> TrashEntry | No
         entry = parse_model(TrashEntry, read_object(blobs, key, limit=_ENTRY_LIMIT), subject=key)
     except BlobNotFoundError:
         return None
+    except CorruptManifestError as error:
+        raise _damaged(blobs, checkpoint_id, error.message) from error
     if entry.checkpoint_id != checkpoint_id:
-        raise CorruptManifestError(f"speaks of checkpoint {entry.checkpoint_id}", subject=key)
+        raise _damaged(blobs, checkpoint_id, f"it speaks of checkpoint {entry.checkpoint_id}")
     return entry
+
+
+def _damaged(blobs: BlobStore, checkpoint_id: CheckpointId, problem: str) -> CorruptManifestError:
+    kept = kept_key(checkpoint_id, "")
+    return CorruptManifestError(
+        f"the entry of checkpoint {checkpoint_id} in the trash cannot be read: {problem}",
+        subject=f"{blobs.uri}/{entry_key(checkpoint_id)}",
+        hint=f"Bring it back from a version or a copy of the store. Or copy what lies below {kept} to the same path"
+        f" without {kept} - then the checkpoint is live again, and the next prune writes the entry anew.",
+    )
 
 
 def put_into_trash(blobs: BlobStore, entry: TrashEntry) -> None:

@@ -266,15 +266,20 @@ def _together(points: Sequence[Point]) -> str:
 
 
 def _trash(view: PipelineView) -> Html | None:
-    if not view.trash:
+    unreadable = view.unreadable_trash
+    if not view.trash and not unreadable:
         return None
     rows: list[list[Node]] = [
         [short(point.id), when(point.at, view.now), format_size(point.size), point.trouble]
         for point in view.trash[:_PREVIEWED]
     ]
-    listed = table(("Checkpoint", "Since", "Size", "Why"), rows, "Can be undeleted until a sweep")
+    listed = table(("Checkpoint", "Since", "Size", "Why"), rows, "Can be undeleted until a sweep") if rows else None
     more = and_more(len(view.trash) - _PREVIEWED)
-    return section(f"Trash ({len(view.trash):,})", listed, more, name="trash", folded=True)
+    alarms = [alarm(f"{name}: {problem}") for name, problem in unreadable[:_PREVIEWED]]
+    if unreadable:
+        alarms.append(tag("p", "Nothing is swept, and no orphan removed, until this is mended.", class_="quiet"))
+    title = f"Trash ({len(view.trash) + len(unreadable):,})"
+    return section(title, *alarms, listed, more, name="trash", folded=not unreadable)
 
 
 def _forks(view: PipelineView, links: Links) -> Html | None:

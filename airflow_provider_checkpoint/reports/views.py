@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from airflow_provider_checkpoint.cli.text import on_one_line
 from airflow_provider_checkpoint.lifecycle.liveness import RESTORE_MARK
 from airflow_provider_checkpoint.model import ArtifactKind, Depth
 from airflow_provider_checkpoint.reports.positions import stands
@@ -167,6 +168,8 @@ class PipelineView:
     points: tuple[Point, ...]
     """Live ones, newest first."""
     trash: tuple[Point, ...]
+    unreadable_trash: tuple[tuple[str, str], ...]
+    """Checkpoints whose entry in the trash cannot be read, and why."""
     forks: tuple[Fork, ...]
     timeline: int
     """The current one."""
@@ -187,6 +190,9 @@ def view(facts: Facts, windows: Windows) -> PipelineView:
         summary=_summary(facts, points, forks, windows),
         points=points,
         trash=tuple(_trashed(entry) for entry in _newest_first(store.trash) if entry.purged is None),
+        unreadable_trash=tuple(
+            (str(entry.checkpoint_id), on_one_line(str(entry.error))) for entry in store.unreadable_trash
+        ),
         forks=forks,
         timeline=store.lineage.current,
         offsets=tuple(_offsets(live)),

@@ -10,6 +10,7 @@ from airflow_provider_checkpoint.cli.facts import Entry, entries, proof_document
 from airflow_provider_checkpoint.cli.text import age, ago, counted, iso, moment_text
 from airflow_provider_checkpoint.lifecycle.facts import survey
 from airflow_provider_checkpoint.lifecycle.spans import format_size
+from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, UnreadableEntry
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from airflow_provider_checkpoint.cli.console import Console
     from airflow_provider_checkpoint.layouts import Layout
-    from airflow_provider_checkpoint.lifecycle.trash import TrashEntry
     from airflow_provider_checkpoint.model import Checkpoint
 
 _COLUMNS = (
@@ -52,12 +52,12 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
             "checkpoints": [_document(entry, console.now) for entry in found],
         }
         if trash is not None:
-            document["trash"] = [entry.model_dump(mode="json", exclude={"purged"}) for entry in trash]
+            document["trash"] = [*map(_trash_document, trash), *map(_trash_document, store.unreadable_trash)]
         console.document(document)
     else:
         _show(found, console)
         if trash is not None:
-            _show_trash(trash, console)
+            _show_trash(trash, store.unreadable_trash, console)
     return exits.FINE
 
 
@@ -76,6 +76,14 @@ def _document(entry: Entry, now: datetime) -> dict[str, Any]:
         "pins": list(entry.pins),
         "proven": proof_document(entry.proof),
     }
+
+
+def _trash_document(entry: TrashEntry | UnreadableEntry) -> dict[str, Any]:
+    """The same keys for every entry; what an unreadable one does not tell is null."""
+    if isinstance(entry, TrashEntry):
+        return entry.model_dump(mode="json", exclude={"purged"}) | {"problem": None}
+    names = [name for name in TrashEntry.model_fields if name != "purged"]
+    return dict.fromkeys(names) | {"checkpoint_id": entry.checkpoint_id.value, "problem": entry.error.message}
 
 
 _KNOWN = ("epoch", "created", "age_seconds", "bytes", "artifacts", "timeline", "savepoint", "sinks")
@@ -140,24 +148,25 @@ def _proven(entry: Entry, now: datetime) -> str:
     return f"{verdict} {ago(entry.proof.proven, now)}"
 
 
-def _show_trash(trash: Sequence[TrashEntry], console: Console) -> None:
+def _show_trash(trash: Sequence[TrashEntry], unreadable: Sequence[UnreadableEntry], console: Console) -> None:
     console.line()
-    if not trash:
+    if not trash and not unreadable:
         console.line("The trash is empty.")
         return
-    console.table(
-        _TRASH,
-        [
-            Row(
-                (
-                    str(entry.checkpoint_id),
-                    moment_text(entry.trashed),
-                    format_size(entry.size),
-                    entry.by,
-                    "; ".join(entry.reasons),
-                )
+    rows = [
+        Row(
+            (
+                str(entry.checkpoint_id),
+                moment_text(entry.trashed),
+                format_size(entry.size),
+                entry.by,
+                "; ".join(entry.reasons),
             )
-            for entry in trash
-        ],
-    )
+        )
+        for entry in trash
+    ]
+    rows += [Row((str(entry.checkpoint_id), "", "", "", "UNREADABLE"), "red") for entry in unreadable]
+    console.table(_TRASH, rows)
     console.note(f"{counted(len(trash), 'checkpoint')} can be undeleted until a sweep.")
+    for entry in unreadable:
+        console.complain(entry.error)

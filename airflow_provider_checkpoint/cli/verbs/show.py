@@ -84,6 +84,9 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
 def _trashed(layout: Layout, store: Survey, wanted: CheckpointId, console: Console) -> int:
     trashed = next((one for one in store.trash if one.checkpoint_id == wanted and one.purged is None), None)
     if trashed is None:
+        for unreadable in store.unreadable_trash:
+            if unreadable.checkpoint_id == wanted:
+                raise unreadable.error
         raise CheckpointNotFoundError(f"there is no checkpoint {wanted}", subject=layout.blobs.uri, hint=_nearby(store))
     if console.json:
         console.document({"uri": layout.blobs.uri, "layout": layout.name, "trash": trashed.model_dump(mode="json")})

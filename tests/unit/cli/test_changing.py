@@ -248,6 +248,80 @@ def test_sweep_stops_while_a_manifest_cannot_be_read(run, pruned):
     assert everything_in(pruned) == before
 
 
+# -- an entry of the trash that cannot be read -------------------------------------------------------------------
+
+
+#: A whole entry of another checkpoint is as little use as half of one.
+DAMAGE = {"cut": "{", "another's": None, "empty": "", "no entry": '{"checkpoint_id": 1}'}
+
+
+@pytest.fixture(params=DAMAGE)
+def damaged(request, pruned):
+    """Checkpoints 1 to 3 are in the trash, and what is said of 1 cannot be read."""
+    text = DAMAGE[request.param]
+    whole = (pruned / "trash" / "2" / "entry.json").read_text()
+    (pruned / "trash" / "1" / "entry.json").write_text(whole if text is None else text)
+    return pruned
+
+
+def test_an_unreadable_entry_of_the_trash_is_told_beside_the_others(run, damaged):
+    shown = run("list", damaged, "--trash")
+    assert shown.code == 0
+    below = shown.out.partition("IN THE TRASH")[2]
+    assert sorted(line.split()[0] for line in below.splitlines()[1:]) == ["1", "2", "3"]
+    assert below.rstrip().endswith("UNREADABLE")
+    assert "trash/1/entry.json" in shown.err
+    assert "copy what lies below trash/1/kept/" in shown.err
+    trash = run("list", damaged, "--trash", "--json").document["trash"]
+    assert {entry["checkpoint_id"]: entry["problem"] is None for entry in trash} == {1: False, 2: True, 3: True}
+    assert len({frozenset(entry) for entry in trash}) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["list"], 0),
+        (["show", 5], 0),
+        (["show", 2], 0),
+        (["show", 1], 1),
+        (["timeline"], 0),
+        (["recover"], 0),
+        (["validate"], 0),
+        (["prune", "--keep-last", 1, "--yes"], 0),
+        (["pin", 5, "--name", "a", "--reason", "b"], 0),
+        (["undelete", 2], 0),
+        (["restore", 4], 0),
+    ],
+)
+def test_an_unreadable_entry_of_the_trash_stands_in_the_way_of_nothing_else(run, damaged, words, code):
+    verb, *rest = words
+    done = run(verb, damaged, *rest)
+    assert done.code == code, done.err
+
+
+@pytest.mark.parametrize("words", [["sweep", "--undo-window", "0s"], ["orphans"], ["undelete", 1]])
+def test_nothing_leaves_for_good_while_an_entry_of_the_trash_cannot_be_read(run, damaged, words):
+    orphan_sidecar(damaged, 90, age_hours=100)
+    before = everything_in(damaged)
+    verb, *rest = words
+    stopped = run(verb, damaged, *rest, *([] if verb == "undelete" else ["--yes"]))
+    assert stopped.code == 1
+    assert "copy what lies below trash/1/kept/" in stopped.err
+    assert everything_in(damaged) == before
+
+
+def test_what_is_told_to_do_about_an_unreadable_entry_helps(run, damaged):
+    kept = damaged / "trash" / "1" / "kept"
+    for file in kept.rglob("*.json"):
+        (damaged / file.relative_to(kept)).write_bytes(file.read_bytes())
+    assert ids(run, damaged) == [5, 4, 1]
+    assert run("prune", damaged, "--keep-last", 2, "--yes").code == 0
+    assert run("undelete", damaged, 1).code == 0
+    assert run("prune", damaged, "--keep-last", 2, "--yes").code == 0
+    assert run("sweep", damaged, "--undo-window", "0s", "--yes").code == 0
+    assert sorted(path.name for path in (damaged / "checkpoints").iterdir()) == ["state-000004.bin", "state-000005.bin"]
+
+
 # -- orphans -----------------------------------------------------------------------------------------------------
 
 

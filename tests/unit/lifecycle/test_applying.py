@@ -13,9 +13,11 @@ from airflow_provider_checkpoint.exceptions import (
     CheckpointConflictError,
     CheckpointNotFoundError,
     ConfirmationNeededError,
+    CorruptManifestError,
     NoEvidenceError,
     StoreUnavailableError,
 )
+from airflow_provider_checkpoint.lifecycle import trash
 from airflow_provider_checkpoint.lifecycle.executor import Executor
 from airflow_provider_checkpoint.lifecycle.facts import survey
 from airflow_provider_checkpoint.lifecycle.orphans import plan_orphans
@@ -250,6 +252,23 @@ def test_a_sweep_that_finds_no_evidence_lets_undelete_in_again_unless_another_ha
     store.executor().undelete(CheckpointId(5))
     with pytest.raises(CheckpointConflictError, match="being removed for good"):
         store.executor().undelete(CheckpointId(1))
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_sweep_that_meets_an_entry_damaged_since_removes_nothing_and_lets_undelete_in_again(number):
+    store = Store()
+    store.prune()
+    store.clock.advance(2 * DAY)
+    plan = plan_sweep(store.layout, now=store.clock())
+    key = trash.entry_key(CheckpointId(number))
+    whole = store.blobs.read(key)
+    store.blobs.replace(key, whole[:-1])
+    with pytest.raises(CorruptManifestError):
+        store.executor().sweep(plan)
+    store.blobs.replace(key, whole)
+    for each in range(1, 5):
+        store.executor().undelete(CheckpointId(each))
+        assert store.blobs.read(artifact_key(each, "state")) == f"state {each}".encode()
 
 
 # -- orphans -----------------------------------------------------------------------------------------------------

@@ -190,7 +190,8 @@ def test_a_checkpoint_of_very_many_artifacts_can_be_read_again_once_it_is_in_the
 # -- hostile records ---------------------------------------------------------------------------------------------
 
 RECORDS = {
-    "trash entry": ("trash/{other}/entry.json", ("prune", "sweep", "orphans")),
+    "trash entry": ("trash/{dead}/entry.json", ("sweep", "orphans")),
+    "trash entry of a live one": ("trash/{other}/entry.json", ("orphans",)),
     "pin": ("pins/new.json", ("prune", "sweep")),
     "timeline": (timeline_key(2), ("prune", "sweep", "recover")),
 }
@@ -219,7 +220,7 @@ def verbs(layout: Layout, now: Any) -> dict[str, Callable[[], object]]:
 def test_a_record_that_cannot_be_read_stops_whoever_would_have_to_heed_it(record, garbage, maker):
     scene = full_scene(maker(Clock()))
     key, stopped = RECORDS[record]
-    scene.root.create(key.replace("{other}", str(scene.ids["other"])), GARBAGE[garbage])
+    scene.root.create(key.format_map(scene.ids), GARBAGE[garbage])
     before = listing(scene)
     for verb, act in verbs(scene.layout, scene.clock()).items():
         if verb in stopped:
@@ -288,7 +289,7 @@ def test_a_prune_plan_that_was_tampered_with_moves_nothing_but_the_manifests_it_
 def test_every_error_of_a_hostile_store_is_of_our_tree_and_says_what_it_is_about():
     for garbage in GARBAGE.values():
         scene = full_scene(PartitionedMaker(Clock()))
-        scene.root.create(f"trash/{scene.ids['other']}/entry.json", garbage)
+        scene.root.create(f"trash/{scene.ids['dead']}/entry.json", garbage)
         with pytest.raises(CheckpointError) as caught:
             plan_sweep(scene.layout, now=scene.clock())
-        assert str(scene.ids["other"]) in str(caught.value)
+        assert str(scene.ids["dead"]) in str(caught.value)

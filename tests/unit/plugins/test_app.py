@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 import time
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +15,9 @@ from fastapi import FastAPI
 from airflow_provider_checkpoint.blobs import LocalBlobs
 from airflow_provider_checkpoint.layouts.sidecar import SidecarLayout
 from airflow_provider_checkpoint.lifecycle.executor import Executor
+from airflow_provider_checkpoint.lifecycle.pruning import plan_prune
 from airflow_provider_checkpoint.lifecycle.records import read_audit, read_ledger, read_pins
+from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
 from airflow_provider_checkpoint.plugins.lookups import PER_STORE
 from airflow_provider_checkpoint.plugins.rights import RecoveryDag, Used
 from airflow_provider_checkpoint.plugins.settings import PageSettings
@@ -49,6 +52,19 @@ def test_a_pipeline_with_its_picture_table_and_links(client, lake):
     assert "1 to 5 of 5 checkpoints" in page.words
     assert "../store/lake/checkpoint?pipeline=orders&id=5" in page.links
     assert "picture" in answer.text
+
+
+def test_an_entry_of_the_trash_that_cannot_be_read_is_told_and_hides_nothing(client, lake):
+    layout = layout_of(lake)
+    plan = plan_prune(layout, RetentionPolicy(keep_last=2), now=datetime.now(UTC))
+    Executor(layout, by="ada").prune(plan)
+    (lake / "trash" / "1" / "entry.json").write_text("{")
+    page = Page.of(client().get(PIPELINE).text)
+    assert "1 to 2 of 2 checkpoints" in page.words
+    assert "Trash (3)" in page.words
+    assert "the entry of checkpoint 1 in the trash cannot be read" in page.words
+    assert "2 checkpoints" in Page.of(client().get("/").text).words
+    assert client().get(POINT).status_code == 200
 
 
 def test_a_store_that_is_itself_a_pipeline_is_shown_too(client, connect, rights, tmp_path):
