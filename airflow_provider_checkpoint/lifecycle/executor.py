@@ -306,6 +306,8 @@ class Executor:
         if opened is not None:
             return require_its_start(self._layout, opened)
         start = require_restorable(self._layout, plan)
+        # Timelines whose records are lost are taken all the same: what was written on them must not come back.
+        taken = max((each.timeline for each in survey(self._layout).checkpoints), default=0)
         run = self._begin("restore", plan.model_dump(mode="json", exclude={"abandons"}) | {"reason": reason})
         holder = open_timeline(
             self._blobs,
@@ -315,6 +317,7 @@ class Executor:
             now=self._clock(),
             owner=self._by,
             reason=reason,
+            taken=taken,
         )
         require_its_start(self._layout, holder.timeline)
         if start is not None:

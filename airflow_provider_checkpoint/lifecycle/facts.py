@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.lifecycle.records import Proof, read_ledger, read_pins
 from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
-from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, read_timelines
+from airflow_provider_checkpoint.lifecycle.timelines import Lineage, lineage, lost_record, read_timelines
 from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, TrashReader, UnreadableEntry
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Pin, Severity, SinkState, Timeline
 
 if TYPE_CHECKING:
     from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.exceptions import CorruptManifestError
     from airflow_provider_checkpoint.layouts._protocol import Examination, Layout
 
 
@@ -41,6 +42,8 @@ class Survey:
     """What was pruned and not put back."""
     unreadable_trash: tuple[UnreadableEntry, ...] = ()
     """What was pruned and not put back, and whose entry cannot be read."""
+    lost_timeline: CorruptManifestError | None = None
+    """Which record of a timeline is gone, if it leaves open whether some checkpoint was abandoned."""
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -63,15 +66,19 @@ def survey(layout: Layout) -> Survey:
     timelines = read_timelines(layout.blobs)
     known = tuple(known for known in found if known is not None)
     live = {each.id for each in known}
+    history = lineage(timelines)
+    needed = (history.missing(each.checkpoint.timeline) for each in known if each.checkpoint is not None)
+    missing = [number for number in needed if number is not None]
     pruned = [entry for checkpoint_id, entry in trash.items() if checkpoint_id not in live]
     return Survey(
         known=known,
         pins=tuple(read_pins(layout.blobs)),
         timelines=tuple(timelines),
-        lineage=lineage(timelines),
+        lineage=history,
         ledger=read_ledger(layout.blobs, layout),
         trash=tuple(entry for entry in pruned if isinstance(entry, TrashEntry)),
         unreadable_trash=tuple(entry for entry in pruned if isinstance(entry, UnreadableEntry)),
+        lost_timeline=lost_record(layout.blobs, max(missing)) if missing else None,
     )
 
 

@@ -51,6 +51,9 @@ def plan_prune(
     depends: from the newest down, until the policy has all it counts.
     """
     store = store or survey(layout)
+    if store.lost_timeline is not None:
+        # The rules count only what is not abandoned.
+        raise store.lost_timeline
     items = _items(layout, store, now, safety)
     items, newest = _prove(layout, store, items, policy, depth, now)
     verdicts = {verdict.id: verdict for verdict in decide(items, policy, now)}
@@ -159,6 +162,8 @@ def _item(
     protected = []
     if checkpoint.savepoint:
         protected.append("a savepoint")
+    if store.lost_timeline is not None:
+        protected.append("it cannot be told which checkpoints were abandoned")
     if known.id == start:
         protected.append("the current timeline starts from it")
     if unsettled_sinks(checkpoint) and now - checkpoint.created < safety.commit_grace:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from airflow_provider_checkpoint.exceptions import (
     CheckpointNotFoundError,
     ConfigurationError,
+    CorruptManifestError,
     NoRecoveryPointError,
     StoreUnavailableError,
 )
@@ -275,6 +276,8 @@ class _Search:
         self._newer: list[Checkpoint] = []
         """Checkpoints of the current history that were passed over on the way, newest first."""
         self._unreadable: list[CheckpointId] = []
+        self._untold: CorruptManifestError | None = None
+        """What keeps us from telling whether some checkpoint was abandoned."""
         self._examined = 0
 
     def run(self) -> RecoveryPlan:
@@ -283,7 +286,7 @@ class _Search:
             skipped, commit_again = self._judge(checkpoint)
             if skipped is not None:
                 self._skipped.append(skipped)
-                if self._history.contains(checkpoint.timeline, checkpoint.epoch):
+                if self._belongs(checkpoint):
                     self._newer.append(checkpoint)
                 if wish.exact and checkpoint.id == wish.checkpoint_id:
                     break
@@ -341,8 +344,8 @@ class _Search:
         """Why not, if not; and the sinks to commit again. Cheap questions first, proof last."""
         reason = unwanted(self._wish, checkpoint, self._history)
         if reason is not None:
-            left = not self._history.contains(checkpoint.timeline, checkpoint.epoch)
-            return _skipped(checkpoint.id, SkipCode.ABANDONED if left else SkipCode.UNWANTED, reason), []
+            code = SkipCode.UNWANTED if self._belongs(checkpoint) else SkipCode.ABANDONED
+            return _skipped(checkpoint.id, code, reason), []
         reason = incompatible(self._wish, checkpoint)
         if reason is not None:
             return _skipped(checkpoint.id, SkipCode.INCOMPATIBLE, reason), []
@@ -362,14 +365,27 @@ class _Search:
             return _skipped(checkpoint.id, SkipCode.INVALID, result.reason), []
         return None, open_sinks
 
+    def _belongs(self, checkpoint: Checkpoint) -> bool:
+        """Whether a checkpoint is of the current history. If that cannot be told, only a person may go on."""
+        try:
+            return self._history.contains(checkpoint.timeline, checkpoint.epoch)
+        except CorruptManifestError as error:
+            if not self._wish.exact:
+                raise
+            # Counted in: then what its sinks may have published is told.
+            self._untold = error
+            return True
+
     def _plan(self, chosen: Checkpoint | None, head: Checkpoint | None, commit_again: list[str]) -> RecoveryPlan:
         wish = self._wish
         warnings = changes(wish, chosen) if chosen is not None else ["a fresh start: all state is given up"]
-        if chosen is not None and not self._history.contains(chosen.timeline, chosen.epoch):
+        if chosen is not None and not self._belongs(chosen):
             warnings.append(
                 f"timeline {chosen.timeline} was abandoned; this goes back to it, but what its sinks had published"
                 " after the fork may have been discarded since"
             )
+        if self._untold is not None:
+            warnings.append(self._untold.message)
         if self._unreadable:
             named = ", ".join(map(str, self._unreadable[:5]))
             warnings.append(f"manifests that cannot be read ({named}) may hide sinks that published something")

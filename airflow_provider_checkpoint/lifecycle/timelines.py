@@ -48,6 +48,8 @@ class Lineage:
     current: int
     reach: dict[int, int | None]
     """Timeline number to its last epoch that belongs here; None for no limit (the current one)."""
+    lost: int | None = None
+    """The timeline at which the way back ends because its record is not there; None if the history is whole."""
     timelines: tuple[Timeline, ...] = field(default=(), compare=False, repr=False)
     """Every record it was learnt from, ascending, abandoned branches included: their marks tell whose it is."""
 
@@ -57,12 +59,26 @@ class Lineage:
         last = self.reach[timeline]
         return last is None or epoch <= last
 
+    def missing(self, timeline: int) -> int | None:
+        """Whose record is needed to tell whether a checkpoint of a timeline belongs here; None if it can be told.
+
+        Such a checkpoint is neither chosen nor given up: what looks abandoned may be the present, and the other way
+        round.
+        """
+        if timeline > self.current:
+            # Its writer had opened it before it committed: the present is not what the records say.
+            return timeline
+        # A timeline forks from an earlier one, so that those after the gap are known not to be on the way.
+        before_the_gap = self.lost is not None and timeline < self.lost and timeline not in self.reach
+        return self.lost if before_the_gap else None
+
 
 def lineage(timelines: Iterable[Timeline]) -> Lineage:
     """Follow the forks back from the highest timeline.
 
-    A store without records has one history, the first timeline's. A timeline counts up to the epoch at which its child
-    forked, and only as far as all later forks on the way let it.
+    A store without records has one history, the first timeline's, which may have no record in any store: programs that
+    know nothing of timelines write on it. A timeline counts up to the epoch at which its child forked, and only as far
+    as all later forks on the way let it.
     """
     known = {timeline.number: timeline for timeline in timelines}
     if not known:
@@ -77,7 +93,8 @@ def lineage(timelines: Iterable[Timeline]) -> Lineage:
         last = fork if last is None else min(last, fork)
         number = timeline.parent
         reach[number] = last
-    return Lineage(current, reach, tuple(known[number] for number in sorted(known)))
+    lost = None if number in known or number == FIRST_TIMELINE else number
+    return Lineage(current, reach, lost, tuple(known[each] for each in sorted(known)))
 
 
 # -- on the store ------------------------------------------------------------------------------------------------
@@ -92,6 +109,14 @@ def timeline_numbers(blobs: BlobStore) -> list[int]:
     names = (_NAME.fullmatch(info.key) for info in blobs.list(FOLDER))
     # A copy under another spelling of the number is not a record, and fences nobody.
     return sorted(int(match[1]) for match in names if match is not None and timeline_key(int(match[1])) == match[0])
+
+
+def lost_record(blobs: BlobStore, number: int) -> CorruptManifestError:
+    return CorruptManifestError(
+        f"the record of timeline {number} is gone, so that it cannot be told which checkpoints were abandoned",
+        subject=f"{blobs.uri}/{timeline_key(number)}",
+        hint=_HOW_TO_MEND,
+    )
 
 
 def read_timelines(blobs: BlobStore) -> list[Timeline]:
@@ -124,7 +149,10 @@ class History:
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
-        self._unread = timeline_numbers(blobs)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._unread = timeline_numbers(self._blobs)
         self._records: list[Timeline] = []
         self._batch = 1
         self._lineage = lineage([])
@@ -133,8 +161,15 @@ class History:
             self._read_more()
 
     def contains(self, timeline: int, epoch: int) -> bool:
+        """Whether a checkpoint belongs to the present. Raises CorruptManifestError if a lost record would tell."""
+        if timeline > self._lineage.current:
+            # A writer has opened it since we began, or its record is lost.
+            self._begin()
         while self._unread and timeline not in self._lineage.reach:
             self._read_more()
+        missing = self._lineage.missing(timeline)
+        if missing is not None:
+            raise lost_record(self._blobs, missing)
         return self._lineage.contains(timeline, epoch)
 
     def _read_more(self) -> None:
@@ -180,6 +215,7 @@ def open_timeline(
     owner: str = "",
     reason: str = "",
     after: int | None = None,
+    taken: int = 0,
 ) -> TimelineHolder:
     """Open the next timeline, forking after ``start`` (None: a fresh start). Fences every earlier writer.
 
@@ -189,17 +225,17 @@ def open_timeline(
     :param has_checkpoints: whether the store holds checkpoints; those without a number belong to the first timeline.
     :param after: the highest number when ``start`` was chosen (0: none). If another was opened since, what was chosen
         may be given up by now: BlobChangedError, and nothing is opened.
+    :param taken: the highest number that a checkpoint is known to bear.
     """
     # Checkpoints outlive lost records: their numbers are taken all the same.
-    known = FIRST_TIMELINE if has_checkpoints else 0
+    known = max(taken, FIRST_TIMELINE if has_checkpoints else 0)
     known = known if start is None else max(known, start.timeline)
     while True:
         numbers = timeline_numbers(blobs)
         if after is not None and max(numbers, default=0) != after:
             raise BlobChangedError(f"timeline {max(numbers, default=0)} was opened meanwhile", subject=blobs.uri)
-        taken = max([known, *numbers])
         timeline = Timeline(
-            number=taken + 1,
+            number=max([known, *numbers]) + 1,
             parent=None if start is None else start.timeline,
             fork_checkpoint=None if start is None else start.id,
             fork_epoch=None if start is None else start.epoch,

@@ -84,6 +84,8 @@ def pipeline_page(view: PipelineView, gathered: Facts, links: Links, shown: Show
 
 def _alarms(view: PipelineView, links: Links) -> list[Html]:
     found, newest = [], view.summary.newest
+    if view.lost_timeline:
+        found.append(alarm(f"Some checkpoints shown as abandoned may not be: {view.lost_timeline}"))
     if newest is not None and newest.state is State.INVALID:
         found.append(alarm("The newest checkpoint ", link_to(newest, links), f" is invalid: {newest.trouble}"))
     if view.summary.age is None:

@@ -173,6 +173,8 @@ class PipelineView:
     forks: tuple[Fork, ...]
     timeline: int
     """The current one."""
+    lost_timeline: str
+    """Why it cannot be told of some checkpoints whether they were abandoned; empty if it can."""
     offsets: tuple[Offset, ...]
     watermark: Watermark | None
 
@@ -195,6 +197,7 @@ def view(facts: Facts, windows: Windows) -> PipelineView:
         ),
         forks=forks,
         timeline=store.lineage.current,
+        lost_timeline="" if store.lost_timeline is None else on_one_line(str(store.lost_timeline)),
         offsets=tuple(_offsets(live)),
         watermark=_watermark(live[0]) if live else None,
     )

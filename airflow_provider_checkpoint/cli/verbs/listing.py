@@ -58,6 +58,8 @@ def run(layout: Layout, arguments: Namespace, console: Console) -> int:
         _show(found, console)
         if trash is not None:
             _show_trash(trash, store.unreadable_trash, console)
+    if store.lost_timeline is not None:
+        console.complain(store.lost_timeline)
     return exits.FINE
 
 

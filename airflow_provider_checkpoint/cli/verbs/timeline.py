@@ -46,6 +46,8 @@ def run(layout: Layout, _arguments: Namespace, console: Console) -> int:
         )
     else:
         console.table(_COLUMNS, [_row(branch) for branch in branches])
+    if store.lost_timeline is not None:
+        console.complain(store.lost_timeline)
     return exits.FINE
 
 

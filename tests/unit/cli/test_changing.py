@@ -12,6 +12,7 @@ from airflow_provider_checkpoint.exceptions import FencedWriterError
 from airflow_provider_checkpoint.layouts.sidecar import SidecarLayout
 from airflow_provider_checkpoint.lifecycle.timelines import TimelineHolder, read_timelines
 from tests.unit.cli.making import (
+    add_sidecar,
     corrupt_sidecar,
     everything_in,
     orphan_sidecar,
@@ -246,6 +247,19 @@ def test_sweep_stops_while_a_manifest_cannot_be_read(run, pruned):
     assert stopped.code == 1
     assert stopped.document["error"]["kind"] == "NoEvidenceError"
     assert everything_in(pruned) == before
+
+
+@pytest.mark.parametrize("words", [["prune", "--keep-last", 1, "--yes"], ["recover"]])
+def test_nothing_goes_and_nothing_is_chosen_while_the_record_of_a_timeline_is_lost(run, store, words):
+    add_sidecar(sidecar_store(store, count=0), 6, hours=0.5, timeline=2)
+    before = everything_in(store)
+    verb, *rest = words
+    stopped = run(verb, store, *rest)
+    assert stopped.code == 1
+    assert "the record of timeline 2 is gone" in stopped.err
+    assert everything_in(store) == before
+    assert run("restore", store, 5, "--yes").code == 0
+    assert run(verb, store, *rest).code == 0
 
 
 # -- an entry of the trash that cannot be read -------------------------------------------------------------------

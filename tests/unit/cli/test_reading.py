@@ -116,6 +116,15 @@ def test_an_unreadable_checkpoint_is_listed_with_the_same_keys_and_its_reason(ru
     assert sound["problem"] is None
 
 
+@pytest.mark.parametrize("verb", ["list", "timeline"])
+def test_a_lost_record_of_a_timeline_is_told(run, store, verb):
+    add_sidecar(sidecar_store(store, count=0), 6, hours=0.5, timeline=2)
+    shown = run(verb, store)
+    assert shown.code == 0
+    assert "the record of timeline 2 is gone" in shown.err
+    assert "HINT" in shown.err
+
+
 def test_list_says_when_there_is_nothing(run, tmp_path):
     assert run("list", tmp_path, "--layout", "sidecar").out == "No checkpoints.\n"
     assert run("list", tmp_path, "--layout", "sidecar", "--json").document["checkpoints"] == []

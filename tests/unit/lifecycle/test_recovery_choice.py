@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from airflow_provider_checkpoint.blobs.faulty import Fault, FaultyBlobs
 from airflow_provider_checkpoint.exceptions import (
     AccessDeniedError,
     CheckpointNotFoundError,
+    CorruptManifestError,
     NoRecoveryPointError,
     StoreUnavailableError,
 )
@@ -21,7 +23,7 @@ from airflow_provider_checkpoint.lifecycle.facts import decision_key
 from airflow_provider_checkpoint.lifecycle.plans import Distance, SinkAction, SkipCode
 from airflow_provider_checkpoint.lifecycle.records import add_pin
 from airflow_provider_checkpoint.lifecycle.recovery import Strategy, Wish, choose
-from airflow_provider_checkpoint.lifecycle.timelines import open_timeline, timeline_key
+from airflow_provider_checkpoint.lifecycle.timelines import open_timeline, timeline_key, timeline_numbers
 from airflow_provider_checkpoint.model import CheckpointId, Depth, GenericPosition, Pin, SinkState, SinkStatus
 from tests.unit.lifecycle.tiny_layout import START, TinyLayout, artifact_key, checkpoint, manifest_key, sinks, tiny
 
@@ -340,6 +342,82 @@ def test_who_names_a_checkpoint_of_an_abandoned_branch_gets_it_with_a_warning(la
     assert len(plan.warnings) == 1
     assert plan.warnings[0].startswith("timeline 1 was abandoned; this goes back to it")
     assert plan.sinks == (SinkAction(sink="out", action="roll_back", epochs=(2,)),)
+
+
+@st.composite
+def runs_of_writers(draw: st.DrawFn) -> TinyLayout:
+    """Writers that start from any checkpoint before, or afresh, and commit a few each; some state is broken."""
+    layout = TinyLayout(MemoryBlobs())
+    made: list[int] = []
+    for writer in range(1, draw(st.integers(2, 5)) + 1):
+        start = draw(st.sampled_from([*made, None])) if made else None
+        fork(layout, start)
+        number = max(timeline_numbers(layout.blobs))
+        epoch = 0 if start is None else layout.load(CheckpointId(start)).epoch
+        for _ in range(draw(st.integers(1, 3))):
+            made.append(len(made) + 1)
+            epoch += 1
+            layout.save(made[-1], timeline=number, epoch=epoch)
+        assert writer <= number
+    # The newest stays: that somebody had opened the last timeline is told by what is committed on it.
+    for number in draw(st.sets(st.sampled_from(made[:-1]))):
+        layout.blobs.delete([artifact_key(number, "state")])
+    return layout
+
+
+@given(runs_of_writers(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_lost_record_of_a_timeline_brings_nothing_back_and_gives_nothing_up(layout: TinyLayout, data: st.DataObject):
+    newest = layout.candidates()[-1]
+    wish = data.draw(
+        st.sampled_from(
+            [
+                {},
+                {"skip": frozenset({newest})},
+                {"fresh_start_ok": True},
+                {"strategy": Strategy.BEFORE_EPOCH, "epoch": 2, "fresh_start_ok": True},
+                {"strategy": Strategy.BEFORE_TIME, "at": START + timedelta(minutes=3)},
+            ]
+        )
+    )
+
+    def found() -> int | str | None:
+        try:
+            return chosen(layout, **wish)
+        except NoRecoveryPointError:
+            return "none"
+
+    whole = found()
+    layout.blobs.delete([timeline_key(data.draw(st.sampled_from(timeline_numbers(layout.blobs))))])
+    with contextlib.suppress(CorruptManifestError):
+        assert found() == whole
+
+
+def test_ruling_the_newest_out_does_not_hide_that_the_record_of_its_timeline_is_lost(layout: TinyLayout):
+    for number in (1, 2, 3):
+        layout.save(number)
+    fork(layout, 1)
+    layout.save(4, timeline=2, epoch=2)
+    layout.blobs.delete([timeline_key(2)])
+    with pytest.raises(CorruptManifestError, match="the record of timeline 2 is gone"):
+        go(layout, skip=frozenset({CheckpointId(4)}))
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_who_names_a_checkpoint_gets_it_with_a_warning_though_a_record_of_a_timeline_is_lost(
+    layout: TinyLayout, lost: int
+):
+    layout.save(1)
+    fork(layout, 1)
+    layout.save(2, timeline=2)
+    fork(layout, 2)
+    layout.save(3, timeline=3)
+    layout.blobs.delete([timeline_key(lost), artifact_key(3, "state")])
+    with pytest.raises(CorruptManifestError, match=f"the record of timeline {lost} is gone"):
+        go(layout, strategy=Strategy.BEFORE_EPOCH, epoch=2, fresh_start_ok=True)
+    plan = go(layout, strategy=Strategy.ID, checkpoint_id=CheckpointId(1))
+    assert plan.chosen == CheckpointId(1)
+    assert [f"the record of timeline {lost} is gone" in warning for warning in plan.warnings] == [True]
 
 
 def test_after_a_fresh_start_older_checkpoints_are_not_chosen(layout: TinyLayout):

@@ -20,7 +20,7 @@ from airflow_provider_checkpoint.lifecycle.liveness import RESTORE_MARK, sign_of
 from airflow_provider_checkpoint.lifecycle.records import read_audit
 from airflow_provider_checkpoint.lifecycle.recovery import Strategy, Wish, choose
 from airflow_provider_checkpoint.lifecycle.restoring import plan_restore
-from airflow_provider_checkpoint.lifecycle.timelines import TimelineHolder, open_timeline, read_timelines
+from airflow_provider_checkpoint.lifecycle.timelines import TimelineHolder, open_timeline, read_timelines, timeline_key
 from airflow_provider_checkpoint.model import CheckpointId
 from tests.crash.makers import HOUR, Clock
 from tests.unit.lifecycle.tiny_layout import TinyLayout, artifact_key, tiny
@@ -79,6 +79,16 @@ def test_a_fresh_start_leaves_everything_behind():
     plan = store.plan(None)
     assert len(plan.abandons) == 5
     assert store.executor().restore(plan, reason="", mark=MARK).fork_checkpoint is None
+
+
+def test_what_was_written_on_a_timeline_whose_record_is_lost_does_not_come_back():
+    store = Store()
+    store.start_writer(3)
+    store.layout.save(6, timeline=2, epoch=4)
+    store.layout.blobs.delete([timeline_key(2)])
+    timeline = store.executor().restore(store.plan(2), reason="r", mark="restore-m")
+    assert timeline.number == 3
+    assert store.chosen() == CheckpointId(2)
 
 
 def test_a_plan_is_refused_once_another_run_has_taken_over():

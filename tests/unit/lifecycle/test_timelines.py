@@ -53,6 +53,10 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     return MemoryBlobs() if request.param == "memory" else LocalBlobs(tmp_path)
 
 
+def test_a_lost_number_is_not_given_out_again_where_checkpoints_bear_it(blobs: BlobStore):
+    assert take(blobs, checkpoint(4), taken=7).timeline.number == 8
+
+
 # -- lineage -----------------------------------------------------------------------------------------------------
 
 
@@ -95,6 +99,30 @@ def test_the_history_is_followed_back_from_the_highest_timeline(
 ):
     found = lineage(timelines)
     assert (found.current, found.reach) == (current, reach)
+
+
+@pytest.mark.parametrize(
+    ("timelines", "missing"),
+    [
+        pytest.param([], {1: None, 2: 2, 3: 3}, id="no records, but somebody had opened timelines"),
+        pytest.param([timeline(1), timeline(2, 1, 9)], {1: None, 2: None, 3: 3}, id="a whole history"),
+        pytest.param([timeline(2, 1, 9)], {1: None, 2: None}, id="the first timeline needs no record"),
+        pytest.param([timeline(1), timeline(3, 2, 5)], {1: 2, 2: None, 3: None, 4: 4}, id="a gap on the way back"),
+        pytest.param(
+            [timeline(1), timeline(2, 1, 5), timeline(4, 3, 8), timeline(5, 1, 4)],
+            {1: None, 2: None, 3: None, 4: None, 5: None},
+            id="a gap that the way back does not come by",
+        ),
+        pytest.param(
+            [timeline(1), timeline(3, 1, 5), timeline(4, 2, 8), timeline(5, 4, 9)],
+            {1: 2, 2: None, 3: None, 4: None, 5: None},
+            id="what came after the gap is known to be left behind",
+        ),
+    ],
+)
+def test_it_is_known_whose_lost_record_would_tell_whether_a_checkpoint_belongs(timelines, missing):
+    found = lineage(timelines)
+    assert {number: found.missing(number) for number in missing} == missing
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,14 @@ def test_an_entry_of_the_trash_that_cannot_be_read_is_told_and_hides_nothing(cli
     assert client().get(POINT).status_code == 200
 
 
+def test_a_lost_record_of_a_timeline_is_told_and_nothing_is_foretold_to_go_because_of_it(client, lake):
+    layout = layout_of(lake)
+    making.add_sidecar(layout, 6, hours=0.5, timeline=2)
+    page = Page.of(client(settings=PageSettings(policy=RetentionPolicy(keep_last=1))).get(PIPELINE).text)
+    assert "Some checkpoints shown as abandoned may not be: the record of timeline 2 is gone" in page.words
+    assert "goes now" not in page.words
+
+
 def test_a_store_that_is_itself_a_pipeline_is_shown_too(client, connect, rights, tmp_path):
     making.sidecar_store(tmp_path / "alone", 2)
     rights.stores.append(connect("alone", str(tmp_path / "alone")))
