@@ -82,6 +82,21 @@ def create_app(rights: Rights, settings: PageSettings) -> FastAPI:
     return app
 
 
+def create_refusing_app(rights: Rights, error: ConfigurationError) -> FastAPI:
+    """In place of all pages: what is wrong with the settings, for whoever is signed in."""
+    app = FastAPI(title="Checkpoints", docs_url=None, redoc_url=None, openapi_url=None)
+    hint = f"{error.hint} Then restart the api-server." if error.hint else "Then restart the api-server."
+
+    @app.api_route("/{rest:path}", methods=["GET", "POST"], dependencies=[Depends(rights.user)])
+    async def refuse(request: Request) -> Response:
+        told = ConfigurationError(f"a setting of Airflow is wrong: {error.message}", subject=error.subject, hint=hint)
+        return _trouble(request, told, status.HTTP_500_INTERNAL_SERVER_ERROR)
+
+    app.middleware("http")(_protected)
+    app.exception_handler(StarletteHTTPException)(_tell_refusal)
+    return app
+
+
 def _add_pages(app: FastAPI, rights: Rights, desk: Desk) -> None:
     User = Annotated[Any, Depends(rights.user)]  # noqa: N806 - a type
     may_read = [Depends(rights.reads_connection)]
@@ -190,7 +205,10 @@ async def _protected(request: Request, call_next: RequestResponseEndpoint) -> Re
 
 async def _tell_trouble(request: Request, error: Exception) -> Response:
     assert isinstance(error, CheckpointError)
-    code = _code(error, asked=request.method == "GET")
+    return _trouble(request, error, _code(error, asked=request.method == "GET"))
+
+
+def _trouble(request: Request, error: CheckpointError, code: int) -> Response:
     if request.method != "GET":
         return JSONResponse({"detail": f"{error.message}{f'. {error.hint}' if error.hint else ''}"}, code)
     slow = isinstance(error, SlowStoreError)

@@ -21,11 +21,16 @@ class CheckpointPages:
 
     @cached_property
     def _app(self) -> FastAPI:
+        from airflow_provider_checkpoint.exceptions import ConfigurationError
         from airflow_provider_checkpoint.plugins._airflow import Airflow
-        from airflow_provider_checkpoint.plugins.app import create_app
+        from airflow_provider_checkpoint.plugins.app import create_app, create_refusing_app
         from airflow_provider_checkpoint.plugins.settings import PageSettings
 
-        return create_app(Airflow(), PageSettings.from_airflow())
+        try:
+            settings = PageSettings.from_airflow()
+        except ConfigurationError as error:
+            return create_refusing_app(Airflow(), error)
+        return create_app(Airflow(), settings)
 
     async def __call__(
         self,

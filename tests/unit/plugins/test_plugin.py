@@ -14,8 +14,12 @@ from airflow_provider_checkpoint import metrics
 from airflow_provider_checkpoint.exceptions import ConfigurationError
 from airflow_provider_checkpoint.get_provider_info import get_provider_info
 from airflow_provider_checkpoint.links.checkpoint import CheckpointPageLink
+from airflow_provider_checkpoint.plugins import _airflow
+from airflow_provider_checkpoint.plugins.checkpoints import CheckpointPages
 from airflow_provider_checkpoint.plugins.settings import PageSettings
 from tests.unit.airflow_face.programs import run_program
+from tests.unit.plugins.conftest import Browser, Table
+from tests.unit.reports.reading import Page
 
 
 def test_the_plugin_is_found_by_its_entry_point_and_its_addresses_are_relative():
@@ -53,13 +57,53 @@ print(json.dumps([[conf.get("checkpoint", name) for name in options], PageSettin
     assert same is True
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("FRESHNESS_WARN", "soon"), ("RETENTION_POLICY", "{}"), ("RETENTION_POLICY", "nonsense")]
-)
-def test_a_setting_that_makes_no_sense_is_named(monkeypatch, name, value):
+#: Settings that make no sense, and what is told to write.
+WRONG = [
+    ("FRESHNESS_WARN", "soon", "such as 30m"),
+    ("RETENTION_POLICY", "{}", "JSON such as"),
+    ("RETENTION_POLICY", "nonsense", "JSON such as"),
+    ("RETENTION_POLICY", "[]", "JSON such as"),
+    ("RETENTION_POLICY", '{"keep_last": -1}', "JSON such as"),
+    ("PAGE_CACHE_SECONDS", "ten", "at least 0,"),
+    ("PAGE_CACHE_SECONDS", "-1", "at least 0,"),
+    ("STORE_TIMEOUT_SECONDS", "0", "at least 0.1,"),
+    ("STORE_TIMEOUT_SECONDS", "nan", "at least 0.1,"),
+    ("STORE_TIMEOUT_SECONDS", "inf", "at least 0.1,"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "hint"), WRONG)
+def test_a_setting_that_makes_no_sense_is_named_with_what_to_write(monkeypatch, name, value, hint):
     monkeypatch.setenv(f"AIRFLOW__CHECKPOINT__{name}", value)
-    with pytest.raises(ConfigurationError, match=name.lower()):
+    with pytest.raises(ConfigurationError, match=name.lower()) as caught:
         PageSettings.from_airflow()
+    assert "\n" not in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_an_empty_setting_means_the_usual(monkeypatch):
+    for name in ("FRESHNESS_WARN", "RETENTION_POLICY", "PAGE_CACHE_SECONDS", "STORE_TIMEOUT_SECONDS"):
+        monkeypatch.setenv(f"AIRFLOW__CHECKPOINT__{name}", "")
+    assert PageSettings.from_airflow() == PageSettings()
+
+
+@pytest.mark.parametrize("path", ["/", "/store/lake?pipeline=orders", "/dag/orders/run/manual"])
+def test_a_wrong_setting_has_a_page_in_place_of_every_page(monkeypatch, path):
+    monkeypatch.setenv("AIRFLOW__CHECKPOINT__FRESHNESS_WARN", "soon")
+    monkeypatch.setattr(_airflow, "Airflow", Table)
+    pages = CheckpointPages()
+    answer = Browser(pages, {"x-user": "reader"}).get(path)
+    assert answer.status_code == 500
+    told = Page.of(answer.text)
+    assert "[checkpoint] freshness_warn" in told.words
+    assert "Write a span such as 30m, 6h or 1d12h. Then restart the api-server." in told.words
+    assert "frame-ancestors 'self'" in answer.headers["content-security-policy"]
+    refused = Browser(pages, {}).get(path)
+    assert refused.status_code == 401
+    assert "freshness_warn" not in refused.text
+    changed = Browser(pages, {"x-user": "reader"}).post("/store/lake/pin", json={})
+    assert changed.status_code == 500
+    assert "such as 30m" in changed.json()["detail"]
 
 
 @pytest.mark.parametrize(
