@@ -74,7 +74,8 @@ class LocalBlobs(BlobStore):
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = Path(os.path.abspath(root))
-        if self._root.exists() and not self._root.is_dir():
+        # Not Path.exists: that raises where a folder above may not be searched. Whoever reads or writes is told that.
+        if os.path.exists(self._root) and not os.path.isdir(self._root):
             raise ConfigurationError(
                 "the root is not a folder", subject=str(self._root), hint="Name a folder; it is made if missing."
             )
@@ -213,6 +214,9 @@ class LocalBlobs(BlobStore):
                     info = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
+                except OSError as error:
+                    # A folder may be read and yet not searched.
+                    _raise_for(error, self._name(f"{path}{entry.name}"))
                 yield _info(f"{path}{entry.name}", info)
 
     def folders(self, folder: str = "", *, start: str = "") -> Iterator[str]:
@@ -242,6 +246,8 @@ class LocalBlobs(BlobStore):
                     except _NO_FOLDER:
                         # Removed, or swapped for a link, since the scan saw it.
                         continue
+                    except OSError as error:
+                        _raise_for(error, self._name(f"{path}{entry.name}"))
                     try:
                         yield from self._scan_fd(child, f"{path}{entry.name}/")
                     finally:
@@ -388,7 +394,8 @@ def _raise_for(error: OSError, subject: str) -> NoReturn:
             raise AccessDeniedError(
                 f"the operating system refused access ({error.strerror})",
                 subject=subject,
-                hint="Check owner and mode of the folder and whether the disk is mounted read-only.",
+                hint=f"This process runs as user {os.geteuid()}. Check owner and mode of the file and of the folders"
+                " above it, and whether the disk is mounted read-only.",
             ) from error
         case errno.ENOSPC | errno.EDQUOT:
             raise StoreUnavailableError(

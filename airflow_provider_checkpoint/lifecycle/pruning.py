@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_checkpoint.blobs import sha256_of
-from airflow_provider_checkpoint.exceptions import BlobNotFoundError, NoEvidenceError, StoreUnavailableError
+from airflow_provider_checkpoint.exceptions import BlobNotFoundError, NoEvidenceError
 from airflow_provider_checkpoint.layouts._protocol import Role
 from airflow_provider_checkpoint.lifecycle.facts import (
     Known,
@@ -25,7 +25,7 @@ from airflow_provider_checkpoint.lifecycle.retention import Item, RetentionPolic
 from airflow_provider_checkpoint.lifecycle.safety import SAFE, Safety
 from airflow_provider_checkpoint.lifecycle.side_by_side import side_by_side
 from airflow_provider_checkpoint.lifecycle.trash import TrashEntry, entry_key, folder_of, trashed_at
-from airflow_provider_checkpoint.lifecycle.validation import validate_examined
+from airflow_provider_checkpoint.lifecycle.validation import not_examined, validate_examined
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth
 
 if TYPE_CHECKING:
@@ -213,11 +213,7 @@ def _prove(
             result = validate_examined(layout, checkpoint, depth)
             if not result.proven:
                 # What could not be asked is not broken; and without an answer, nothing older may go for it.
-                raise StoreUnavailableError(
-                    f"checkpoint {item.id} could not be examined: {result.reason}",
-                    subject=layout.blobs.uri,
-                    hint="The store did not answer for all of its parts. Try again; nothing is known to be wrong.",
-                )
+                raise not_examined(layout, result)
             if not result.valid:
                 proven.append(replace(item, restorable=False, unfit=result.reason))
                 continue

@@ -16,7 +16,6 @@ from airflow_provider_checkpoint.exceptions import (
     ConfigurationError,
     CorruptManifestError,
     NoRecoveryPointError,
-    StoreUnavailableError,
 )
 from airflow_provider_checkpoint.layouts._protocol import NOT_THERE
 from airflow_provider_checkpoint.lifecycle.distance import offset_of, offsets_of, replay_distance
@@ -25,7 +24,7 @@ from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, SinkAction
 from airflow_provider_checkpoint.lifecycle.records import read_pins
 from airflow_provider_checkpoint.lifecycle.spans import format_span
 from airflow_provider_checkpoint.lifecycle.timelines import History
-from airflow_provider_checkpoint.lifecycle.validation import validate_examined
+from airflow_provider_checkpoint.lifecycle.validation import not_examined, validate_examined
 from airflow_provider_checkpoint.model import Checkpoint, CheckpointId, Depth
 
 if TYPE_CHECKING:
@@ -356,11 +355,7 @@ class _Search:
             return _skipped(checkpoint.id, SkipCode.UNDECIDED, reason), []
         result = validate_examined(self._layout, checkpoint, self._wish.depth)
         if not result.proven:
-            raise StoreUnavailableError(
-                f"checkpoint {checkpoint.id} could not be examined: {result.reason}",
-                subject=self._layout.blobs.uri,
-                hint="The store did not answer for all of its parts. Try again; nothing is known to be wrong with it.",
-            )
+            raise not_examined(self._layout, result)
         if not result.valid:
             return _skipped(checkpoint.id, SkipCode.INVALID, result.reason), []
         return None, open_sinks

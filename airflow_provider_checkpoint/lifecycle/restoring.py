@@ -12,12 +12,11 @@ from airflow_provider_checkpoint.exceptions import (
     CheckpointNotFoundError,
     ConfirmationNeededError,
     CorruptError,
-    StoreUnavailableError,
 )
 from airflow_provider_checkpoint.lifecycle.facts import Survey, survey
 from airflow_provider_checkpoint.lifecycle.plans import RecoveryPlan, RestorePlan
 from airflow_provider_checkpoint.lifecycle.timelines import lineage, read_timelines, timeline_numbers
-from airflow_provider_checkpoint.lifecycle.validation import validate
+from airflow_provider_checkpoint.lifecycle.validation import not_examined, validate
 from airflow_provider_checkpoint.model import CheckpointId, Timeline
 
 if TYPE_CHECKING:
@@ -74,11 +73,7 @@ def require_restorable(layout: Layout, plan: RestorePlan) -> Checkpoint | None:
         return None
     result = validate(layout, plan.checkpoint_id, plan.depth)
     if not result.proven:
-        raise StoreUnavailableError(
-            f"checkpoint {plan.checkpoint_id} could not be examined: {result.reason}",
-            subject=layout.blobs.uri,
-            hint="The store did not answer for all of its parts. Try again; nothing is known to be wrong with it.",
-        )
+        raise not_examined(layout, result)
     if not result.valid and not result.missing:
         # A timeline that begins at a broken checkpoint would leave nothing to restart from.
         raise CorruptError(

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from airflow_provider_checkpoint.exceptions import (
+    AccessDeniedError,
     AttentionError,
     CheckpointError,
     ConfigurationError,
+    StoreUnavailableError,
     TransientError,
 )
 from airflow_provider_checkpoint.lifecycle.records import Proof, add_proof, read_ledger
@@ -64,6 +66,16 @@ class ValidationResult(BaseModel):
     @property
     def reason(self) -> str:
         return "; ".join(issue.message for issue in self.issues if issue.severity is Severity.ERROR)
+
+
+def not_examined(layout: Layout, result: ValidationResult) -> StoreUnavailableError:
+    """The error for whoever depends on a result that is not proven."""
+    return StoreUnavailableError(
+        f"checkpoint {result.checkpoint_id} could not be examined: {result.reason}",
+        subject=layout.blobs.uri,
+        hint="The store did not answer for all of its parts, or refused them. Nothing is known to be wrong with the"
+        " checkpoint. If access was refused, mend the rights; else try again.",
+    )
 
 
 class Progress(Protocol):
@@ -169,8 +181,20 @@ def collect(
                 budget.spend(result.bytes_read)
             # A checkpoint that is being written has no manifest yet; a record of that would speak against it for ever.
             if record and result.proven and not result.missing:
-                add_proof(layout.blobs, _proof(result, now()))
+                _record(layout, _proof(result, now()))
     return results
+
+
+def _record(layout: Layout, proof: Proof) -> None:
+    try:
+        add_proof(layout.blobs, proof)
+    except AccessDeniedError as error:
+        verdict = "valid" if proof.valid else "invalid"
+        raise AccessDeniedError(
+            f"checkpoint {proof.checkpoint_id} is {verdict}, but that may not be written down: {error.message}",
+            subject=error.subject,
+            hint=f"To prove without a record: --no-record. {error.hint or ''}".rstrip(),
+        ) from error
 
 
 def select(
