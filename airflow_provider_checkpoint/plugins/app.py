@@ -14,6 +14,7 @@ A recovery is started by Airflow's own API, with the rights that Airflow asks fo
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from airflow.sdk.exceptions import AirflowNotFoundException
 from fastapi import Depends, FastAPI, HTTPException, Query, Request, status
@@ -21,6 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.responses import Response
@@ -43,11 +45,25 @@ from airflow_provider_checkpoint.plugins.settings import PageSettings
 from airflow_provider_checkpoint.plugins.stores import unforeseen
 from airflow_provider_checkpoint.reports.pipeline import Shown
 
-#: From the pages of a store and of its checkpoints back to where these pages begin.
-_STORE, _CHECKPOINT = "../", "../../"
+#: From these tabs back to where the pages begin.
 _DAG, _RUN = "../", "../../../"
 
 Pipeline = Annotated[str | None, Query(max_length=1000)]
+
+
+class _ConnectionId(Convertor[str]):
+    """An id of Airflow, which may hold slashes, but neither at an end nor two in a row."""
+
+    regex = "[^/]+(?:/[^/]+)*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+register_url_convertor("connection", _ConnectionId())
 
 
 class _Wanted(BaseModel):
@@ -105,8 +121,22 @@ def _add_pages(app: FastAPI, rights: Rights, desk: Desk) -> None:
     async def pipelines(user: User) -> HTMLResponse:
         return await _made(shell.pipelines, await desk.all_stores(user), now=datetime.now(UTC))
 
-    @app.get("/store/{connection_id}", dependencies=may_read)
+    # Before the page of a store: an id may hold slashes, and the server does not tell whether they were quoted.
+    @app.get("/store/{connection_id:connection}/checkpoint", dependencies=may_read)
+    async def checkpoint(
+        request: Request,
+        connection_id: str,
+        user: User,
+        checkpoint: Annotated[str, Query(alias="id", max_length=300)],
+        pipeline: Pipeline = None,
+    ) -> HTMLResponse:
+        detail = await desk.checkpoint(connection_id, pipeline, checkpoint)
+        actions = await desk.actions(user, connection_id, pipeline, base=_base(request))
+        return await _made(shell.checkpoint, detail, actions, base=_base(request))
+
+    @app.get("/store/{connection_id:connection}", dependencies=may_read)
     async def pipeline(
+        request: Request,
         connection_id: str,
         pipeline: Pipeline = None,
         number: Annotated[int, Query(alias="page", ge=1)] = 1,
@@ -115,18 +145,8 @@ def _add_pages(app: FastAPI, rights: Rights, desk: Desk) -> None:
     ) -> HTMLResponse:
         looked = await desk.pipeline(connection_id, pipeline)
         shown = Shown(page=number, window=None if first is None or last is None else (first, last))
-        return await _made(shell.pipeline, looked, base=_STORE, connection=connection_id, name=pipeline, shown=shown)
-
-    @app.get("/store/{connection_id}/checkpoint", dependencies=may_read)
-    async def checkpoint(
-        connection_id: str,
-        user: User,
-        checkpoint: Annotated[str, Query(alias="id", max_length=300)],
-        pipeline: Pipeline = None,
-    ) -> HTMLResponse:
-        detail = await desk.checkpoint(connection_id, pipeline, checkpoint)
-        actions = await desk.actions(user, connection_id, pipeline, base=_CHECKPOINT)
-        return await _made(shell.checkpoint, detail, actions, base=_CHECKPOINT)
+        links = {"base": _base(request), "connection": connection_id, "name": pipeline}
+        return await _made(shell.pipeline, looked, shown=shown, **links)
 
 
 def _add_tabs(app: FastAPI, rights: Rights, desk: Desk) -> None:
@@ -154,7 +174,7 @@ def _add_changes(app: FastAPI, rights: Rights, desk: Desk) -> None:
     # Whether somebody may at all comes first: nobody learns anything from how a request is refused.
     may_change = [Depends(rights.changes_connection), Depends(only_json_from_here)]
 
-    @app.post("/store/{connection_id}/validate", dependencies=may_change)
+    @app.post("/store/{connection_id:connection}/validate", dependencies=may_change)
     async def validate(connection_id: str, wanted: Annotated[Validation, Depends(sent(Validation))]) -> JSONResponse:
         try:
             found = await desk.prove(connection_id, wanted.pipeline or None, wanted.checkpoint, wanted.depth)
@@ -165,7 +185,7 @@ def _add_changes(app: FastAPI, rights: Rights, desk: Desk) -> None:
         verdict = f"Valid at depth {found.depth}." if found.valid else f"Invalid: {found.reason}"
         return JSONResponse({"valid": found.valid, "message": verdict})
 
-    @app.post("/store/{connection_id}/pin", dependencies=may_change)
+    @app.post("/store/{connection_id:connection}/pin", dependencies=may_change)
     async def pin(connection_id: str, wanted: Annotated[NewPin, Depends(sent(NewPin))], user: User) -> JSONResponse:
         try:
             await desk.pin(
@@ -254,6 +274,7 @@ async def _tell_refusal(request: Request, error: Exception) -> Response:
 
 
 def _base(request: Request) -> str:
-    """From a page to where these pages begin."""
-    below = request.url.path.removeprefix(request.scope.get("root_path", "")).lstrip("/")
-    return "../" * below.count("/")
+    """From a page to where these pages begin, as its browser counts: a slash that was quoted is none."""
+    asked: bytes = request.scope.get("raw_path") or quote(request.url.path).encode()
+    root: str = request.scope.get("root_path", "")
+    return "../" * (asked.count(b"/") - root.rstrip("/").count("/") - 1)

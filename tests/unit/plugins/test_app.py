@@ -54,6 +54,32 @@ def test_a_pipeline_with_its_picture_table_and_links(client, lake):
     assert "picture" in answer.text
 
 
+@pytest.mark.parametrize("conn_id", ["team/lake", "a/b/c", "lake/checkpoint/x"])
+def test_a_connection_whose_id_holds_slashes_has_its_pages(client, connect, rights, tmp_path, conn_id):
+    making.sidecar_store(tmp_path / "slashed" / "orders", 2)
+    rights.stores.append(connect(conn_id, str(tmp_path / "slashed")))
+    quoted = quote(conn_id, safe="")
+    assert f"store/{quoted}?pipeline=orders" in Page.of(client().get("/").text).links
+    page = Page.of(client().get(f"/store/{quoted}?pipeline=orders").text)
+    assert "1 to 2 of 2 checkpoints" in page.words
+    assert {"../", f"../store/{quoted}/checkpoint?pipeline=orders&id=2"} <= set(page.links)
+    page = Page.of(client().get(f"/store/{quoted}/checkpoint?pipeline=orders&id=2").text)
+    assert {"../../", f"../../store/{quoted}?pipeline=orders"} <= set(page.links)
+    wanted = {"pipeline": "orders", "checkpoint": "2"}
+    assert client("editor").post(f"/store/{quoted}/validate", json=wanted).json()["valid"] is True
+    assert client("reader").post(f"/store/{quoted}/validate", json=wanted).status_code == 403
+    # Somebody has typed it as it is written.
+    typed = Page.of(client().get(f"/store/{conn_id}?pipeline=orders").text)
+    assert f"{'../' * (1 + conn_id.count('/'))}store/{quoted}/checkpoint?pipeline=orders&id=2" in typed.links
+    # Of what is not there, too, the way back is right.
+    assert "../" in Page.of(client().get(f"/store/{quoted}?pipeline=nothing").text).links
+
+
+@pytest.mark.parametrize("path", ["/store", "/store/", "/store//x"])
+def test_a_store_without_a_name_has_no_page(client, path):
+    assert client().get(path).status_code == 404
+
+
 def test_an_entry_of_the_trash_that_cannot_be_read_is_told_and_hides_nothing(client, lake):
     layout = layout_of(lake)
     plan = plan_prune(layout, RetentionPolicy(keep_last=2), now=datetime.now(UTC))
@@ -297,7 +323,8 @@ def test_what_another_site_could_send_is_refused(client, lake, headers, code):
 def test_nothing_changes_by_reading_an_address(client, lake):
     before = making.everything_in(lake)
     for path in (VALIDATE, PIN):
-        assert client("editor").get(path, params=NEW_PIN).status_code == 405
+        # Read, such an address is that of a store whose id ends so.
+        assert client("editor").get(path, params=NEW_PIN).status_code == 404
     for path in ("/", PIPELINE, POINT):
         client("editor").get(path)
     assert making.everything_in(lake) == before
