@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from airflow_provider_checkpoint.model import CheckpointId, Pin, Timeline
 
 _BATCH = 1_000
-_BATCHES_AT_ONCE = 8
+_BATCHES_AT_ONCE = 20
 
 
 class Executor:
