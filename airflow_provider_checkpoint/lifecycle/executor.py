@@ -20,7 +20,7 @@ from airflow_provider_checkpoint.exceptions import (
 )
 from airflow_provider_checkpoint.layouts._protocol import Named, Role
 from airflow_provider_checkpoint.lifecycle import records, trash
-from airflow_provider_checkpoint.lifecycle.facts import survey
+from airflow_provider_checkpoint.lifecycle.facts import look_at_all, survey
 from airflow_provider_checkpoint.lifecycle.holding import held_since, newest_restorable
 from airflow_provider_checkpoint.lifecycle.orphans import gather_evidence, judge
 from airflow_provider_checkpoint.lifecycle.plans import (
@@ -307,7 +307,8 @@ class Executor:
             return require_its_start(self._layout, opened)
         start = require_restorable(self._layout, plan)
         # Timelines whose records are lost are taken all the same: what was written on them must not come back.
-        taken = max((each.timeline for each in survey(self._layout).checkpoints), default=0)
+        live = (known.checkpoint for known in look_at_all(self._layout))
+        taken = max((each.timeline for each in live if each is not None), default=0)
         run = self._begin("restore", plan.model_dump(mode="json", exclude={"abandons"}) | {"reason": reason})
         holder = open_timeline(
             self._blobs,

@@ -61,10 +61,9 @@ def survey(layout: Layout) -> Survey:
     """
     reader = TrashReader(layout)
     trash = {entry.checkpoint_id: entry for entry in reader.look()}
-    found = side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates())
+    known = look_at_all(layout)
     trash |= {entry.checkpoint_id: entry for entry in reader.look()}
     timelines = read_timelines(layout.blobs)
-    known = tuple(known for known in found if known is not None)
     live = {each.id for each in known}
     history = lineage(timelines)
     needed = (history.missing(each.checkpoint.timeline) for each in known if each.checkpoint is not None)
@@ -80,6 +79,12 @@ def survey(layout: Layout) -> Survey:
         unreadable_trash=tuple(entry for entry in pruned if isinstance(entry, UnreadableEntry)),
         lost_timeline=lost_record(layout.blobs, max(missing)) if missing else None,
     )
+
+
+def look_at_all(layout: Layout) -> tuple[Known, ...]:
+    """Every manifest that is there. Costs a listing and one read per checkpoint."""
+    found = side_by_side(lambda checkpoint_id: look_at(layout, checkpoint_id), layout.candidates())
+    return tuple(known for known in found if known is not None)
 
 
 def look_at(layout: Layout, checkpoint_id: CheckpointId) -> Known | None:

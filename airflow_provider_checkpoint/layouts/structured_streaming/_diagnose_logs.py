@@ -16,6 +16,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming._source_log import
 )
 from airflow_provider_checkpoint.layouts.structured_streaming._spark_says import INCOMPLETE, TOO_NEW
 from airflow_provider_checkpoint.layouts.structured_streaming._steps import UNDESCRIBED, offsets_issues
+from airflow_provider_checkpoint.layouts.structured_streaming._text import is_too_new
 from airflow_provider_checkpoint.model import Severity
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _no_offsets(view: View) -> Iterator[Finding]:
 
 def _damaged_offsets(view: View, last: int, error: CorruptError) -> Finding:
     committed = last in view.directory.commits
-    too_new = "newer than" in error.message
+    too_new = is_too_new(error)
     fix = "" if committed or too_new else f"Remove offsets/{last}: the batch was not committed, and is planned anew."
     return Finding(
         code="offsets_version" if too_new else "offsets_corrupt",
@@ -279,7 +280,7 @@ def _commits(view: View, last: int) -> Iterator[Finding]:
     try:
         view.commit(newest)
     except CorruptError as error:
-        too_new = "newer than" in error.message
+        too_new = is_too_new(error)
         yield Finding(
             code="commit_version" if too_new else "commit_corrupt",
             blocking=True,

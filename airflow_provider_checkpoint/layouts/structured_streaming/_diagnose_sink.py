@@ -14,6 +14,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming._diagnosis import 
 from airflow_provider_checkpoint.layouts.structured_streaming._sink_cleanup import LOG, inside, sink_entries
 from airflow_provider_checkpoint.layouts.structured_streaming._source_log import read_set, sink_files
 from airflow_provider_checkpoint.layouts.structured_streaming._spark_says import INCOMPLETE, TOO_NEW
+from airflow_provider_checkpoint.layouts.structured_streaming._text import is_too_new
 from airflow_provider_checkpoint.model import Depth
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Sink:
         )
 
     def _corrupt(self, key: str, error: CorruptError, progress: Progress, recoverable: Sequence[int]) -> Finding:
-        too_new = "newer than" in error.message
+        too_new = is_too_new(error)
         fix = ""
         number = self.last
         if not too_new and key == self._entries[number]:

@@ -7,6 +7,7 @@ are passed over and lost. So a rollback of the query without its sinks is none.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +17,8 @@ from airflow_provider_checkpoint.exceptions import CorruptManifestError, NoEvide
 from airflow_provider_checkpoint.layouts.structured_streaming._source_log import read_sink_log
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from airflow_provider_checkpoint.blobs import BlobStore
 
 LOG = "_spark_metadata"
@@ -55,23 +58,25 @@ def plan_file_sink(blobs: BlobStore, batch: int) -> SinkCleanup:
     later = sorted((key for key, number in entries.items() if number > batch), key=lambda key: -entries[key])
     if not later:
         return SinkCleanup(uri=blobs.uri, kind="file_sink", batch=batch)
-    try:
+    hint = "Go back to a batch whose entries are still there, or write to a new folder."
+    with _evidence_of(blobs, f"up to batch {batch}", hint):
         kept = {file.path for file in read_sink_log(log, batch)} if batch >= 0 else set()
-    except CorruptManifestError as error:
-        raise NoEvidenceError(
-            f"the log of the sink no longer tells what was published up to batch {batch} ({error.message})",
-            subject=blobs.uri,
-            hint="Go back to a batch whose entries are still there, or write to a new folder.",
-        ) from error
-    try:
+    hint = "Run diagnose with --file-sink: it says which entries have to go first."
+    with _evidence_of(blobs, f"after batch {batch}", hint):
         data = [inside(blobs, file.path) for file in read_sink_log(log) if file.path not in kept]
+    return SinkCleanup(uri=blobs.uri, kind="file_sink", batch=batch, log=tuple(later), data=tuple(data))
+
+
+@contextmanager
+def _evidence_of(blobs: BlobStore, what: str, hint: str) -> Iterator[None]:
+    try:
+        yield
     except CorruptManifestError as error:
         raise NoEvidenceError(
-            f"the log of the sink no longer tells what was published after batch {batch} ({error.message})",
+            f"the log of the sink no longer tells what was published {what} ({error.message})",
             subject=blobs.uri,
-            hint="Run diagnose with --file-sink: it says which entries have to go first.",
+            hint=hint,
         ) from error
-    return SinkCleanup(uri=blobs.uri, kind="file_sink", batch=batch, log=tuple(later), data=tuple(data))
 
 
 def sink_entries(blobs: BlobStore) -> dict[int, str]:

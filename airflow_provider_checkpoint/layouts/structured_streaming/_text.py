@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airflow_provider_checkpoint.blobs import BlobStore
+    from airflow_provider_checkpoint.exceptions import CorruptError
 
 #: An entry of ``offsets`` or ``commits``. The largest there are hold a unique id per operator and partition.
 MAX_LOG_BYTES = 64 * 1024 * 1024
@@ -18,6 +19,7 @@ MAX_LOG_BYTES = 64 * 1024 * 1024
 MAX_LINE_BYTES = 1024 * 1024
 
 _VERSION = re.compile(r"v([1-9][0-9]{0,8})")
+_NEWER = "is newer than"
 
 
 def read_small(blobs: BlobStore, key: str, *, limit: int = MAX_LOG_BYTES) -> bytes:
@@ -53,6 +55,11 @@ def stream_lines(blobs: BlobStore, key: str) -> Iterator[bytes]:
         yield bytes(rest)
 
 
+def is_too_new(error: CorruptError) -> bool:
+    """Whether an entry cannot be read because its version is newer than all that are known."""
+    return _NEWER in error.message
+
+
 def parse_version(line: str, newest: int, *, subject: str) -> int:
     """The number in a version line such as ``v1``.
 
@@ -64,7 +71,7 @@ def parse_version(line: str, newest: int, *, subject: str) -> int:
     version = int(match[1])
     if version > newest:
         raise CorruptManifestError(
-            f"log version v{version} is newer than v{newest}, the newest that is known",
+            f"log version v{version} {_NEWER} v{newest}, the newest that is known",
             subject=subject,
             hint="It was written by a newer Spark, or the first line is damaged.",
         )

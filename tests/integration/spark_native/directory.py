@@ -8,6 +8,9 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_checkpoint.layouts import open_store
+from airflow_provider_checkpoint.layouts.structured_streaming import StructuredStreamingLayout
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -82,6 +85,13 @@ def halve(path: Path) -> None:
 
 def shorten(path: Path, by: int = 1) -> None:
     path.write_bytes(path.read_bytes()[:-by])
+
+
+def layout_of(directory: Path) -> StructuredStreamingLayout:
+    """A directory as the package sees it."""
+    layout = open_store(str(directory), layout="structured_streaming")
+    assert isinstance(layout, StructuredStreamingLayout)
+    return layout
 
 
 def flip(path: Path, place: int | None = None) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from airflow_provider_checkpoint.blobs import open_blobs
 from airflow_provider_checkpoint.exceptions import InputGoneError
-from airflow_provider_checkpoint.layouts import open_store
 from airflow_provider_checkpoint.layouts.structured_streaming import (
     StructuredStreamingLayout,
     apply_cleanup,
@@ -29,6 +28,7 @@ from airflow_provider_checkpoint.lifecycle.pruning import plan_prune, plan_sweep
 from airflow_provider_checkpoint.lifecycle.retention import RetentionPolicy
 from airflow_provider_checkpoint.lifecycle.safety import Safety
 from airflow_provider_checkpoint.model import CheckpointId, Depth, Severity
+from tests.integration.spark_native.directory import layout_of
 from tests.integration.spark_native.queries import QUERIES
 from tests.integration.spark_native.running import run
 
@@ -40,12 +40,6 @@ pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("native")]
 KINDS = [name for name, query in QUERIES.items() if query.sink != "files"]
 FILE_SINKS = [name for name in QUERIES if name not in KINDS]
 BACK_TO = 2
-
-
-def layout_of(directory: Path) -> StructuredStreamingLayout:
-    layout = open_store(str(directory), layout="structured_streaming")
-    assert isinstance(layout, StructuredStreamingLayout)
-    return layout
 
 
 def gone_back(corpus: Corpus, name: str, batch: int, **how: bool) -> tuple[StructuredStreamingLayout, Path]:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_checkpoint.layouts import open_store
 from airflow_provider_checkpoint.layouts.structured_streaming import (
-    StructuredStreamingLayout,
     apply_clone,
     diagnose,
     plan_clone,
@@ -18,6 +16,7 @@ from airflow_provider_checkpoint.layouts.structured_streaming import (
 )
 from airflow_provider_checkpoint.lifecycle.validation import validate
 from airflow_provider_checkpoint.model import CheckpointId, Depth
+from tests.integration.spark_native.directory import flip, layout_of
 from tests.integration.spark_native.queries import TIMERS, land
 from tests.integration.spark_native.running import Outcome, make_session, run
 
@@ -90,15 +89,3 @@ def assert_tells_what_is_kept(truth: dict[int, list[str]]) -> None:
         assert f"('k1', 'rows', {seen}, False)" in rows
         assert (f"('k1', 'timer', {seen}, True)" in rows) is (batch > 0)
         assert (f"('n{batch - 1}-0', 'timer', 1, False)" in rows) is (batch > 0)
-
-
-def layout_of(directory: Path) -> StructuredStreamingLayout:
-    layout = open_store(str(directory), layout="structured_streaming")
-    assert isinstance(layout, StructuredStreamingLayout)
-    return layout
-
-
-def flip(path: Path) -> None:
-    body = bytearray(path.read_bytes())
-    body[len(body) // 2] ^= 1
-    path.write_bytes(body)
